@@ -104,7 +104,7 @@ describe("ui.model", function()
         end)
     end)
 
-    it("says that a lock whose directory is deleted is missing, and forgets it after the window", function()
+    it("shows a lock for a while whose directory is deleted, and then forgets it", function()
         local top = fixture.directory()
         local node = fixture.join(top .. "/a", nil, "one")
         with_model({ top }, {}, function(model)
@@ -119,7 +119,7 @@ describe("ui.model", function()
             model:pause(1)
             local message = assert(model:message(viewer))
             for _, lock in ipairs(select(2, read_event(message)).locks) do
-                assert.same({ top .. "/a", "missing" }, { lock.path, lock.kind })
+                assert.same({ top .. "/a", "mutex", true }, { lock.path, lock.kind, lock.missing })
             end
             model:pause(330)
             assert.is_nil(model.locks[top .. "/a"])

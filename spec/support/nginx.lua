@@ -252,12 +252,13 @@ local Request = {}
 Request.__index = Request
 
 --- Sends a GET to a server on a port of this machine and returns at once; :answer() waits for the answer. `headers`: further
--- lines of the header, each with its end.
-function Server:ask(path, port, headers)
+-- lines of the header, each with its end. `own_host`: they have the Host.
+function Server:ask(path, port, headers, own_host)
     local connection = assert(socket.tcp())
     connection:settimeout(PATIENCE)
     assert(connection:connect("127.0.0.1", port or self.port))
-    assert(connection:send(("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n"):format(path, headers or "")))
+    assert(connection:send(("GET %s HTTP/1.1\r\n%sConnection: close\r\n%s\r\n"):format(path, own_host and "" or "Host: localhost\r\n",
+        headers or "")))
     return setmetatable({ connection = connection }, Request)
 end
 

@@ -33,7 +33,7 @@ Tree.__index = Tree
 
 local function new_directory(path)
     -- read_at, retry_at: on core.now()'s clock
-    return { path = path, watches = {}, children = {}, read_at = -huge, retry_at = huge, generation = 0 }
+    return { path = path, watches = {}, children = {}, is_parent = false, read_at = -huge, retry_at = huge }
 end
 
 --- Makes a tree that has read nothing yet.
@@ -205,7 +205,7 @@ local function refresh(self, paths)
             for _, name in ipairs(names) do
                 local child = prefix .. name
                 if child ~= "/zookeeper" and (before[child] or not self.directories[child] and self:_add(child)) then
-                    directory.children[child] = true
+                    directory.children[child], directory.is_parent = true, true
                     if not before[child] then
                         examine(child)
                     end
@@ -289,6 +289,12 @@ function Tree:update(timeout)
             end
         end
     end
+end
+
+--- Whether a directory is one of the paths, or has been seen with directories in it: if it is empty, it hardly is a free lock.
+function Tree:is_parent(path)
+    local directory = self.directories[path]
+    return self.roots[path] or directory ~= nil and directory.is_parent
 end
 
 --- Removes the watches.

@@ -206,7 +206,7 @@ local function table_page(self)
         if lock.holders > #lock.names then
             holders = format("%s, %d more", holders, lock.holders - #lock.names)
         end
-        rows[index] = format("<tr><td>%s<td>%s<td>%s<td>%s<td>%d", text.html(text.clean(lock.path, 4096)), text.html(lock.kind),
+        rows[index] = format("<tr><td>%s<td>%s<td>%s<td>%s<td>%d", text.html(text.clean(lock.path, 4096)), text.html(lock.kind or "-"),
             text.html(holders), lock.since and text.html(text.duration(frame.now - lock.since)) or "-", lock.waiters)
     end
     local status = frame.state == "connected" and not frame.problem and ""

@@ -133,7 +133,7 @@ end
 local function summary_of(lock)
     local state, history = lock.state, lock.history
     local object = {
-        path = lock.path, kind = state and state.kind or "missing", holders = state and state.holders or 0,
+        path = lock.path, kind = lock.kind, missing = not state or nil, holders = state and state.holders or 0,
         waiters = state and state.waiters or 0, limit = state and state.limit, count = state and state.count,
         left = state and state.left, names = {}, strays = 0, figures = figures_json(lock.figures), strip = strip_json(history)
     }
@@ -266,8 +266,8 @@ local function apply(self, changes, now)
     local knows_sessions = self.ask_sessions and not self.sessions_refused
     for path, state in pairs(changes) do
         local lock = self.locks[path]
-        if not lock and not (self.tree.roots[path] and (not state or state.kind == "free")) then -- an empty directory of locks
-            lock = { path = path, history = History.new(now, self.was_read), revision = 0, state = nil, figures = nil, summary = nil, detail = nil }
+        if not lock and state and not (state.kind == "free" and self.tree:is_parent(path)) then
+            lock = { path = path, history = History.new(now, self.was_read), revision = 0, kind = nil, state = nil, figures = nil, summary = nil, detail = nil }
             self.locks[path] = lock
             self.lock_count = self.lock_count + 1
         end
@@ -277,9 +277,15 @@ local function apply(self, changes, now)
                 self:_join_session(contender)
             end
             lock.state = state or nil
+            if state and (state.kind ~= "free" or not lock.kind) then
+                lock.kind = state.kind -- a free lock does not show its kind any more
+            end
             lock.history:add(lock.state, now, knows_sessions)
             self.lane_count = self.lane_count + #lock.history.ended - ended
             touch(self, lock)
+            if not state and not lock.history.ended[1] then
+                drop(self, lock)
+            end
         end
     end
     self.was_read = true
@@ -462,7 +468,7 @@ end
 local function lock_json(self, path, is_detail)
     local lock = self.locks[path]
     if not lock then
-        return is_detail and encode { path = path, kind = "missing", holders = 0, waiters = 0, names = {}, contenders = {}, ended = {},
+        return is_detail and encode { path = path, kind = "none", missing = true, holders = 0, waiters = 0, names = {}, contenders = {}, ended = {},
             strip = {}, strays = 0, total = 0, figures = figures_json { rate = 0, wait = { count = 0 }, hold = { count = 0 } } } or nil
     end
     local cache = is_detail and "detail" or "summary"

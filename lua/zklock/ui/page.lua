@@ -33,7 +33,7 @@ button, input { font: inherit; color: inherit; }
 .skip { position: absolute; left: -999px; }
 .skip:focus { left: 8px; top: 8px; z-index: 9; background: var(--card); padding: 6px 10px; }
 header { position: sticky; top: 0; z-index: 3; background: var(--card); border-bottom: 1px solid var(--line); }
-.bar { display: flex; gap: 12px; align-items: center; max-width: 1240px; margin: auto; padding: 8px 16px; min-height: 48px; }
+.bar { display: flex; gap: 12px; align-items: center; max-width: 1320px; margin: auto; padding: 8px 16px; min-height: 48px; }
 .brand { font-weight: 700; font-size: 17px; color: var(--text); text-decoration: none; letter-spacing: -.01em; }
 .brand svg { width: 15px; height: 15px; margin-right: 6px; vertical-align: -2px; fill: var(--hold); }
 .status { display: inline-flex; gap: 7px; align-items: center; color: var(--muted); min-width: 0; }
@@ -46,7 +46,7 @@ header { position: sticky; top: 0; z-index: 3; background: var(--card); border-b
 .quiet { border: 1px solid var(--line); background: transparent; border-radius: 6px; padding: 4px 10px; min-height: 32px; cursor: pointer; }
 .quiet:hover { background: var(--faint); }
 .danger { border: 1px solid var(--lost); color: var(--lost-text); }
-main { max-width: 1240px; margin: auto; padding: 16px; }
+main { max-width: 1320px; margin: auto; padding: 16px; }
 h1 { font-size: 20px; margin: 0 0 4px; overflow-wrap: anywhere; line-height: 1.3; }
 h2 { font-size: 15px; margin: 0; }
 .notice { margin: 0 0 14px; padding: 10px 14px; border: 1px solid var(--line); border-left: 4px solid var(--wait);
@@ -109,7 +109,9 @@ bdi, .mono { unicode-bidi: isolate; }
 .strip i.lost, .track i.lost { background: var(--lost); }
 .axis, .lane { display: grid; grid-template-columns: minmax(120px, 210px) 1fr; gap: 12px; padding: 0 14px; align-items: center; }
 .axis { color: var(--muted); font-size: 12px; padding-top: 8px; }
-.axis .times { display: flex; justify-content: space-between; }
+.axis .times { display: grid; grid-template-columns: repeat(5, 1fr); }
+.axis .times span { white-space: nowrap; }
+.axis .times > span:last-child { display: flex; justify-content: space-between; gap: 4px; }
 .lane { min-height: 27px; }
 .lane .who { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; font-size: 13px; }
 .lane.past .who { color: var(--muted); }
@@ -135,7 +137,7 @@ bdi, .mono { unicode-bidi: isolate; }
 .loading { height: 44px; margin: 0 14px; border-top: 1px solid var(--faint); background:
   linear-gradient(var(--faint), var(--faint)) 0 50% / 45% 12px no-repeat; }
 .old .tiles, .old .card { opacity: .62; }
-footer { max-width: 1240px; margin: 0 auto; padding: 4px 16px 28px; color: var(--muted); font-size: 12.5px; overflow-wrap: anywhere; }
+footer { max-width: 1320px; margin: 0 auto; padding: 4px 16px 28px; color: var(--muted); font-size: 12.5px; overflow-wrap: anywhere; }
 kbd { font: inherit; border: 1px solid var(--line); border-radius: 4px; padding: 0 5px; background: var(--card); }
 dialog { border: 1px solid var(--line); border-radius: 10px; background: var(--card); color: var(--text); max-width: min(460px, 92vw);
   padding: 18px; overflow-wrap: anywhere; }
@@ -151,9 +153,11 @@ dialog .row { justify-content: flex-end; }
   .w1 { display: none; }
   .locks td { height: 60px; }
   .sub { display: block; }
-  .tiles { grid-template-columns: repeat(2, 1fr); gap: 8px; }
-  .tile { padding: 7px 10px; }
-  .tile dd { font-size: 17px; }
+  .tiles { grid-template-columns: repeat(3, 1fr); gap: 6px; }
+  .tile { padding: 6px 8px; }
+  .tile dt { font-size: 12px; line-height: 1.25; }
+  .tile dd { font-size: 14px; white-space: nowrap; }
+  .axis .times > span:nth-child(even), .axis .times > span:last-child span:first-child { visibility: hidden; }
   .axis, .lane { grid-template-columns: 1fr; gap: 2px; }
   .lane { padding-top: 4px; }
   .axis .who { display: none; }
@@ -228,7 +232,7 @@ en: {
   truncated: "There are more than 5000 directories: some locks are not shown.",
   columns: { path: "Lock", kind: "Kind", state: "State", holder: "Held by", since: "For", waiters: "Waiting", rate: "Grants/s",
     wait: "Wait 99 %", hold: "Hold 99 %", strip: "Last 5 minutes" },
-  kinds: { mutex: "mutex", rwlock: "read/write", semaphore: "semaphore", latch: "latch", free: "free", missing: "gone" },
+  kinds: { mutex: "mutex", rwlock: "read/write", semaphore: "semaphore", latch: "latch", free: "–", none: "–" },
   free: "free", held: "held", holding: "{0} hold", of: "{0} of {1}", leftOf: "{0} of {1} left", open: "open", more: "+{0}",
   filters: { any: "All", held: "Held", queue: "With a queue", bad: "Trouble" },
   tiles: { locks: "Locks", held: "Held", waiting: "Waiting", rate: "Grants per second", lost: "Lost in 5 minutes", long: "Held for long" },
@@ -254,7 +258,7 @@ en: {
   asked_n: "{0} holders were asked to release {1}.", refused: "Not asked: {0}",
   own: "Only in the process {0}", ownNote: "What no other process can see: locks of the program that serves this page.",
   ownText: "holds {0}, waits for {1}, handoffs {2}, losses {3}", lease: "lease of {0}: {1} left",
-  hints: ["search", "next, previous", "back"], source: "Served by {0} · {1} viewers · read {2}", sessionsUnknown:
+  hints: ["search", "next, previous", "back"], source: "Served by {0} · viewers: {1} · read at {2}", sessionsUnknown:
     "The servers do not tell about sessions (words cons, dump): a lost lock looks like a released one.",
   units: ["{0} ms", "{0} s", "{0} min", "{0} h", "{0} d"], busy: "changes"
 },
@@ -268,7 +272,7 @@ zh: {
   truncated: "目录超过 5000 个：部分锁未显示。",
   columns: { path: "锁", kind: "类型", state: "状态", holder: "持有者", since: "时长", waiters: "等待", rate: "授予/秒", wait: "等待 99 %",
     hold: "持有 99 %", strip: "最近 5 分钟" },
-  kinds: { mutex: "互斥锁", rwlock: "读写锁", semaphore: "信号量", latch: "门闩", free: "空闲", missing: "已删除" },
+  kinds: { mutex: "互斥锁", rwlock: "读写锁", semaphore: "信号量", latch: "门闩", free: "–", none: "–" },
   free: "空闲", held: "被持有", holding: "{0} 个持有", of: "{0} / {1}", leftOf: "剩 {0} / {1}", open: "已打开", more: "+{0}",
   filters: { any: "全部", held: "被持有", queue: "有排队", bad: "异常" },
   tiles: { locks: "锁", held: "被持有", waiting: "等待", rate: "每秒授予", lost: "5 分钟内丢失", long: "持有过久" },
@@ -288,7 +292,7 @@ zh: {
   agoText: "{0} 前", unknown: "（未知）", revoke: "请求释放", cancel: "取消", ask: "请求持有者",
   confirm: "请求 {0} 的持有者释放它？程序可以忽略请求，也可能中途停止工作。", asked_n: "已请求 {0} 个持有者释放 {1}。", refused: "未请求：{0}",
   own: "仅进程 {0} 可见", ownNote: "其他进程看不到的内容：提供本页的程序自己的锁。", ownText: "持有 {0}，等待 {1}，移交 {2}，丢失 {3}",
-  lease: "{0} 的租约：剩余 {1}", hints: ["搜索", "下一个、上一个", "返回"], source: "由 {0} 提供 · {1} 个查看者 · 读取于 {2}",
+  lease: "{0} 的租约：剩余 {1}", hints: ["搜索", "下一个、上一个", "返回"], source: "由 {0} 提供 · 查看者：{1} · 读取于 {2}",
   sessionsUnknown: "服务器不提供会话信息（cons、dump）：丢失的锁与释放的锁看起来一样。",
   units: ["{0} 毫秒", "{0} 秒", "{0} 分", "{0} 小时", "{0} 天"], busy: "变化"
 }};
@@ -440,11 +444,11 @@ function tile(parent, key, label, value, className) {
 // The list
 
 const COLUMNS = [
-  ["path", "", "", (a) => a.path], ["kind", "9%", "w2", (a) => a.kind], ["state", "9%", "w1", (a) => a.holders],
-  ["holder", "17%", "w1", (a) => a.names[0] || "\uffff"], ["since", "7%", "w1", (a) => a.since ?? Infinity],
-  ["waiters", "8%", "num", (a) => -a.waiters], ["rate", "8%", "num w2", (a) => -a.figures.rate],
-  ["wait", "9%", "num w2", (a) => -(a.figures.wait.p99 ?? -1)], ["hold", "9%", "num w2", (a) => -(a.figures.hold.p99 ?? -1)],
-  ["strip", "15%", "w1", null]
+  ["path", "", "", (a) => a.path], ["kind", "96px", "w2", (a) => a.kind], ["state", "92px", "w1", (a) => a.holders],
+  ["holder", "18%", "w1", (a) => a.names[0] || "\uffff"], ["since", "72px", "w1", (a) => a.since ?? Infinity],
+  ["waiters", "80px", "num", (a) => -a.waiters], ["rate", "84px", "num w2", (a) => -a.figures.rate],
+  ["wait", "92px", "num w2", (a) => -(a.figures.wait.p99 ?? -1)], ["hold", "92px", "num w2", (a) => -(a.figures.hold.p99 ?? -1)],
+  ["strip", "14%", "w1", null]
 ];
 let sortKey = store.get("sort") || "path", sortDown = store.get("down") === "1", filter = "any", order = null;
 
@@ -692,46 +696,69 @@ function drawEnded(item) {
     return row;
   }));
 }
-function makeLane(one) {
-  const lane = make("div", "lane"), who = make("div", "who"), track = make("div", "track"), waits = make("i", "wait"), holds = make("i");
-  who.append(name(identityOf(one))); who.title = identityOf(one);
-  track.append(waits, holds); lane.append(who, track);
-  return { lane, track, waits, holds, mark: null };
+// A lane shows all that one contender has done: a client has a new node for each time that it queues.
+const LANES = 60, lanes = new Map();
+function lanesOf(item, oldest) {
+  const found = new Map();
+  const add = (one) => {
+    const key = one.identity || one.node;
+    if (!found.has(key) && found.size < LANES) found.set(key, []);
+    if (found.has(key)) found.get(key).push(one);
+  };
+  item.contenders.forEach(add);
+  item.ended.slice().reverse().forEach((one) => { if (one.ended > oldest) add(one); });
+  return found;
 }
-const lanes = new Map();
+function drawLane(lane, pieces, time) {
+  const { track, parts } = lane;
+  const wanted = new Set();
+  for (const one of pieces) {
+    const end = one.ended === undefined ? time : one.ended;
+    for (const kind of ["wait", "hold", "mark"]) {
+      if (kind === "wait" ? one.held !== undefined && one.held - one.from < 0.2 : one.held === undefined) continue;
+      if (kind === "mark" && one.fate !== "lost") continue;
+      const id = one.node + kind;
+      wanted.add(id);
+      let part = parts.get(id);
+      if (!part) { part = kind === "mark" ? make("b", "", "✕ " + T.legend.lost) : make("i"); parts.set(id, part); track.append(part); }
+      if (kind === "mark") {
+        const at = 100 * (1 - (time - end) / WINDOW);
+        part.hidden = at < 0;
+        part.style.left = at > 90 ? "auto" : at + "%"; part.style.right = at > 90 ? 100 - at + "%" : "auto";
+        continue;
+      }
+      part.className = kind === "wait" ? "wait" : one.fate === "lost" ? "lost" : one.fate === "ended" ? "gone" : "";
+      place(part, kind === "wait" ? one.from : one.held, kind === "wait" && one.held !== undefined ? one.held : end, time);
+    }
+  }
+  for (const [id, part] of parts) if (!wanted.has(id)) { part.remove(); parts.delete(id); }
+}
 function drawLanes(item) {
-  const time = now(), oldest = time - WINDOW, box = $("lanes");
-  const list = [...item.contenders.slice(0, 60), ...item.ended.slice(-60).reverse().filter((one) => one.ended > oldest)];
+  const time = now(), box = $("lanes"), found = lanesOf(item, time - WINDOW);
   if (!box.firstChild || box.dataset.language !== language) {
     box.replaceChildren(); lanes.clear(); box.dataset.language = language;
     const axis = make("div", "axis"), times = make("div", "times");
     for (let minute = 5; minute > 0; minute--) times.append(make("span", "", fill(T.ago, minute)));
-    times.append(make("span", "", T.nowMark)); axis.append(make("span", "who"), times); box.append(axis);
+    const last = make("span"); last.append(times.lastChild, make("span", "", T.nowMark)); times.append(last);
+    axis.append(make("span", "who"), times); box.append(axis);
     $("legend").replaceChildren(...Object.keys(T.legend).map((key) => make("span", key, T.legend[key])));
   }
-  box.setAttribute("aria-label", fill(T.lanesLabel, list.length));
+  box.setAttribute("aria-label", fill(T.lanesLabel, found.size));
   write($("lanes-note"), fill(T.observed, clockText(item.began)));
-  const kept = new Set(), wanted = [];
-  for (const one of list) {
-    const id = one.node + " " + (one.ended === undefined ? "" : "past");
-    if (kept.has(id)) continue;
-    let lane = lanes.get(id);
-    if (!lane) { lane = makeLane(one); lanes.set(id, lane); }
-    kept.add(id); wanted.push(lane.lane);
-    const end = one.ended === undefined ? time : one.ended;
-    place(lane.waits, one.from, one.held === undefined ? end : one.held, time);
-    if (one.held !== undefined) place(lane.holds, one.held, end, time); else lane.holds.hidden = true;
-    lane.lane.classList.toggle("past", one.ended !== undefined);
-    lane.holds.className = one.fate === "lost" ? "lost" : one.fate === "ended" ? "gone" : "";
-    if (one.fate === "lost" && !lane.mark) { lane.mark = make("b", "", "✕ " + T.legend.lost); lane.track.append(lane.mark); }
-    if (lane.mark) {
-      const at = 100 * (1 - (time - end) / WINDOW);
-      lane.mark.style.left = at > 85 ? "auto" : at + "%"; lane.mark.style.right = at > 85 ? 100 - at + "%" : "auto";
-    }
-  }
-  for (const [id, lane] of lanes) if (!kept.has(id)) { lane.lane.remove(); lanes.delete(id); }
   let at = box.firstChild.nextSibling;
-  for (const lane of wanted) { if (lane === at) at = at.nextSibling; else box.insertBefore(lane, at); }
+  for (const [key, pieces] of found) {
+    let lane = lanes.get(key);
+    if (!lane) {
+      const element = make("div", "lane"), who = make("div", "who"), track = make("div", "track");
+      who.append(name(identityOf(pieces[0]))); who.title = identityOf(pieces[0]); element.append(who, track);
+      lane = { element, track, parts: new Map() };
+      lanes.set(key, lane);
+    }
+    lane.element.classList.toggle("past", pieces.every((one) => one.ended !== undefined));
+    drawLane(lane, pieces, time);
+    if (lane.element === at) at = at.nextSibling; else box.insertBefore(lane.element, at);
+  }
+  for (const [key, lane] of lanes) if (!found.has(key)) { lane.element.remove(); lanes.delete(key); }
 }
 function drawOwn() {
   const own = frame && frame.own;
@@ -830,6 +857,16 @@ $("confirm-yes").addEventListener("click", async () => {
     const text = await answer.text();
     say(answer.ok ? fill(T.asked_n, JSON.parse(text).asked, path) : fill(T.refused, text.trim()));
   } catch (problem) { say(fill(T.refused, problem.message)); }
+});
+
+// A page that nobody sees needs no events: a browser has few connections for one server, and keeps left pages for a while.
+let hiding = 0;
+function pause() { clearTimeout(retry); clearTimeout(hiding); if (events) events.close(); events = null; }
+addEventListener("pagehide", pause);
+addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding);
+  if (document.visibilityState === "hidden") hiding = setTimeout(pause, 30000); else if (!events) connect();
 });
 
 setInterval(() => {

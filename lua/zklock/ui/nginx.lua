@@ -1,0 +1,189 @@
+--- ui.nginx: the live view as an answer of nginx: content_by_lua_block { require("zklock.ui").serve { paths = { "/locks" } } }.
+--
+-- Each worker has its own model, of which a timer handler runs the poller: from the first viewer on, until there was none for IDLE
+-- seconds. An event stream ends with its worker, so that a reload does not wait for viewers; browsers then connect again. Who may
+-- look is decided by nginx's access rules.
+
+local App = require "zklock.ui.app"
+local Model = require "zklock.ui.model"
+local options = require "zklock.options"
+local node = require "zklock.node"
+local semaphore = require "ngx.semaphore"
+local words = require "zklock.inspect.words"
+local zklock = require "zklock"
+
+local ngx = ngx
+local concat = table.concat
+local error, ipairs, pairs, pcall, tostring, type = error, ipairs, pairs, pcall, tostring, type
+local format = string.format
+local exiting, timer_at = ngx.worker.exiting, ngx.timer.at
+
+--- Seconds without viewers after which a poller ends; for an answer about sessions; between two looks whether the worker exits.
+local IDLE, WORD_TIMEOUT, LOOK = 60, 1, 1
+
+local serving = {}
+
+--- client -> paths and hosts as text -> { app =, model = }. Few: each location of nginx.conf has one.
+local views = {}
+
+--- Does what zklock.inspect.words.ask does, by a cosocket.
+local function ask(address, word, timeout)
+    local link = ngx.socket.tcp()
+    link:settimeout(timeout * 1000)
+    local host = address.host:find ":" and format("[%s]", address.host) or address.host
+    local connected, problem = link:connect(host, address.port)
+    if not connected then
+        return nil, format("%s: %s", address.address, tostring(problem)), "unreachable"
+    end
+    link:send(word)
+    local text, _, part = link:receive "*a"
+    link:close()
+    return words.judge(address, word, text or part or "")
+end
+
+--- Returns a check of a list that is not empty, as of zklock.options.
+local function list_of(expected, problem_of)
+    return function(value)
+        local fits = type(value) == "table" and value[1] ~= nil
+        for _, item in ipairs(fits and value or {}) do
+            fits = fits and not problem_of(item)
+        end
+        return fits, fits and value or expected
+    end
+end
+
+local SCHEMA = {
+    paths = { list_of("a list of paths of ZooKeeper", node.read_problem) },
+    hosts = { list_of("a list of names", function(host)
+        return type(host) ~= "string"
+    end) },
+    client = { function(value)
+        local fits = type(value) == "table" and type(value.pollfd) == "function"
+        return fits, fits and value or "a client"
+    end }
+}
+
+--- Checks the settings of serve. Returns them and the client; raises at the caller of zklock.ui.serve.
+local function read(settings)
+    local found, wrong = options.read(settings, SCHEMA)
+    local client = found and (found.client or zklock._only_shared())
+    if found and not found.paths then
+        wrong = "option 'paths' is missing: a list of paths of ZooKeeper"
+    elseif found and not client then
+        wrong = "option 'client' is missing: this worker has no client of zklock.shared, or several"
+    end
+    if wrong then
+        error("zklock.ui.serve: " .. wrong, 4)
+    end
+    return found, client
+end
+
+--- Starts the poller of a model. Returns false if nginx starts no timer.
+local function start(client, key, model)
+    return timer_at(0, function()
+        local ok, problem = pcall(model.run, model, IDLE, exiting)
+        if not ok then
+            ngx.log(ngx.ERR, "zklock: the live view has ended: ", tostring(problem))
+            model:stop()
+        end
+        if views[client] and views[client][key] and views[client][key].model == model then
+            views[client][key] = nil
+        end
+    end)
+end
+
+--- The view of these settings in this worker, whose poller runs. nil, message if there can be none.
+local function view_of(client, settings)
+    local hosts = {}
+    for _, host in ipairs(settings.hosts or {}) do
+        hosts[#hosts + 1] = host
+    end
+    local name = ngx.var.server_name
+    if name and name ~= "" and name ~= "_" then
+        hosts[#hosts + 1] = name
+    end
+    for other in pairs(views) do
+        local state = other:state()
+        if not state or state == "closed" then
+            views[other] = nil
+        end
+    end
+    local key = concat(settings.paths, "\0") .. "\1" .. concat(hosts, "\0")
+    views[client] = views[client] or {}
+    local view = views[client][key]
+    if view and not view.model.stopped then
+        return view
+    end
+    local able, message = client._adapter.can_call(client) -- a poller needs a Lua VM that lasts
+    if not able then
+        return nil, message
+    end
+    local model = Model.new(client, { paths = settings.paths, sessions = function()
+        return words.sessions(client._servers, WORD_TIMEOUT, ask)
+    end })
+    view = { model = model, app = App.new(model, { hosts = hosts }) }
+    if not start(client, key, model) then
+        return nil, "nginx starts no timer (lua_max_pending_timers)"
+    end
+    views[client][key] = view
+    return view
+end
+
+--- Sends the events of a viewer, until the model or the worker ends, or the viewer has gone.
+local function stream(model, path)
+    local wakes = semaphore.new(0)
+    local viewer = model:add_viewer(path ~= true and path or nil, function()
+        if wakes:count() < 1 then
+            wakes:post(1)
+        end
+    end)
+    if not viewer then
+        ngx.status = 503
+        return ngx.say "there are too many viewers"
+    end
+    ngx.on_abort(function() -- refused without lua_check_client_abort: then a write fails after a while
+        model:remove_viewer(viewer)
+        ngx.exit(499)
+    end)
+    local sent = ngx.print "retry: 2000\n\n" and ngx.flush(true)
+    while sent and not exiting() and not model.stopped and model.viewers[viewer] do
+        local message = model:message(viewer)
+        if message then
+            sent = ngx.print(message) and ngx.flush(true)
+        else
+            wakes:wait(LOOK)
+        end
+    end
+    model:remove_viewer(viewer)
+end
+
+--- See zklock.ui.serve.
+function serving.serve(settings)
+    local client
+    settings, client = read(settings)
+    local view, message = view_of(client, settings)
+    if not view then
+        ngx.status = 503
+        return ngx.say(message)
+    end
+    local headers = ngx.req.get_headers()
+    local response = view.app:respond {
+        method = ngx.req.get_method(), query = ngx.var.args or "", header = function(name)
+            local value = headers[name]
+            return type(value) == "table" and value[1] or value
+        end
+    }
+    ngx.status = response.status
+    for _, header in ipairs(response.headers) do
+        ngx.header[header[1]] = header[2]
+    end
+    if ngx.req.get_method() == "HEAD" or response.status == 304 then
+        return ngx.send_headers()
+    elseif response.events then
+        return stream(view.model, response.events)
+    end
+    ngx.header["Content-Length"] = #response.body
+    ngx.print(response.body)
+end
+
+return serving

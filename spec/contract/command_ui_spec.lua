@@ -1,0 +1,210 @@
+--- `zklock ui`: what it serves, whom it refuses, its limits, tokens, revoke, its end.
+
+local commands = require "spec.support.commands"
+local eventually = require "spec.support.eventually"
+local events = require "spec.support.events"
+local files = require "spec.support.files"
+local fixture = require "spec.support.fixture"
+local nginx = require "spec.support.nginx"
+local socket = require "socket"
+
+--- Starts `zklock ui` on a free port. Returns the process, which has the field `port`, and `token` if one was printed.
+local function start(path, words, options)
+    local list = { "ui", "--listen", "127.0.0.1:0", path }
+    for _, word in ipairs(words or {}) do
+        list[#list + 1] = word
+    end
+    local process = commands.start(list, options)
+    local line = process:line()
+    process.port = assert(tonumber(line and line:match "^http://[%d.]+:(%d+)/"), line)
+    process.token = line:match "#token=(%x+)$"
+    return process
+end
+
+--- Sends a request as it is. Returns status, head and body.
+local function send(port, text)
+    local connection = assert(socket.connect("127.0.0.1", port))
+    connection:settimeout(20)
+    connection:send(text)
+    local answer, _, part = connection:receive "*a"
+    connection:close()
+    answer = answer or part
+    local head, body = answer:match "^(.-\r\n)\r\n(.*)$"
+    return tonumber((head or ""):match "^HTTP/1.1 (%d+)"), head, body
+end
+
+local function get(port, target, headers)
+    return send(port, ("GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n"):format(target, headers or ""))
+end
+
+local function post(port, target, body, headers)
+    return send(port, ("POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n%s\r\n%s"):format(target, #body, headers or "",
+        body))
+end
+
+--- Ends the process by a signal, and returns its exit code.
+local function stop(process)
+    process:signal "TERM"
+    return process:finish().status
+end
+
+describe("zklock ui", function()
+    after_each(fixture.clean)
+
+    it("serves page, table and events on the local machine, and ends by a signal", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a", nil, "<script>alert(1)</script>")
+        local process = start(top)
+        local status, head, body = get(process.port, "/")
+        assert.equal(200, status)
+        assert.truthy(head:find("default%-src 'none'; script%-src 'sha256%-[%w+/]+='; style%-src 'sha256%-[%w+/]+='; connect%-src 'self'"))
+        assert.truthy(body:find "</html>%s*$")
+        assert.equal(304, (get(process.port, "/", "If-None-Match: " .. head:match "ETag: ([^\r]+)" .. "\r\n")))
+        eventually(function()
+            body = select(3, get(process.port, "/?table"))
+            return body:find("&lt;script&gt;alert", 1, true)
+        end)
+        assert.is_nil(body:find("<script>", 1, true))
+        local viewer = events.open(process.port, "/?events") -- everything was read before: the table has shown it
+        local event = viewer:next()
+        assert.same({ "snapshot", top .. "/a" }, { event.event, event.locks[1].path })
+        fixture.join(top .. "/a", nil, "two")
+        event = viewer:await(function(one)
+            return one.locks[1] and one.locks[1].waiters == 1 and one
+        end)
+        assert.equal("change", event.event)
+        assert.equal(143, stop(process))
+        assert.equal("end", viewer:finish(10))
+    end)
+
+    it("refuses what is no request for it", function()
+        local process = start(fixture.directory())
+        local port = process.port
+        assert.equal(421, (send(port, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")))
+        assert.equal(421, (send(port, "GET / HTTP/1.1\r\n\r\n")))
+        assert.equal(200, (send(port, "GET / HTTP/1.1\r\nHost: [::1]:8420\r\n\r\n")))
+        assert.equal(400, (send(port, "nonsense\r\n\r\n")))
+        assert.equal(400, (send(port, "GET / HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n")))
+        assert.equal(400, (send(port, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")))
+        assert.equal(400, (send(port, "GET / HTTP/1.1\r\nHost: localhost\r\n folded: x\r\n\r\n")))
+        assert.equal(405, (send(port, "DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n")))
+        assert.equal(405, (post(port, "/?revoke", "lock=/a&confirm=/a")))
+        assert.equal(413, (send(port, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999\r\n\r\n")))
+        assert.equal(431, (send(port, "GET / HTTP/1.1\r\nHost: localhost\r\nX: " .. ("x"):rep(9000) .. "\r\n\r\n")))
+        assert.equal(505, (send(port, "GET / HTTP/3.0\r\nHost: localhost\r\n\r\n")))
+        assert.equal(404, (get(port, "/etc/passwd")))
+        assert.equal(403, (get(port, "/?events", "Sec-Fetch-Site: cross-site\r\n")))
+        local status, _, body = send(port, "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert.same({ 200, "" }, { status, body })
+        assert.equal(200, (get(port, "/"))) -- it has survived all of that
+    end)
+
+    it("has room for so many connections, and closes the others", function()
+        local process = start(fixture.directory())
+        local all, closed = {}, 0
+        for index = 1, 205 do
+            all[index] = assert(socket.connect("127.0.0.1", process.port))
+        end
+        assert.truthy(eventually(function()
+            closed = 0
+            for _, connection in ipairs(all) do
+                connection:settimeout(0)
+                local _, problem = connection:receive(1)
+                closed = closed + (problem == "closed" and 1 or 0)
+            end
+            return closed >= 5
+        end))
+        assert.equal(5, closed)
+        for _, connection in ipairs(all) do
+            connection:close()
+        end
+        eventually(function()
+            return get(process.port, "/") == 200
+        end)
+    end)
+
+    it("needs a token elsewhere than on the local machine, which works once", function()
+        local process = start(fixture.directory(), { "--listen", "0.0.0.0:0" })
+        assert.truthy(process.token)
+        assert.equal(200, (get(process.port, "/"))) -- the page itself has no secret
+        assert.equal(401, (get(process.port, "/?events")))
+        assert.equal(403, (post(process.port, "/?login", ("0"):rep(32))))
+        local status, head = post(process.port, "/?login", process.token)
+        assert.equal(204, status)
+        local cookie = assert(head:match "Set%-Cookie: (zklock_ui=%x+); HttpOnly; SameSite=Strict")
+        assert.equal(200, (get(process.port, "/?table", "Cookie: " .. cookie .. "\r\n")))
+        assert.equal(403, (post(process.port, "/?login", process.token)))
+        assert.truthy(process:line():match "#token=%x+$" ~= process.token) -- for the next viewer
+        assert.equal(401, (get(process.port, "/?table", "Cookie: zklock_ui=00\r\nX-Forwarded-For: 127.0.0.1\r\n")))
+    end)
+
+    it("asks holders to release with --allow-revoke, by the page's token and a confirmation", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/a b", nil, "one")
+        local process = start(top, { "--allow-revoke" })
+        local viewer = events.open(process.port, "/?events")
+        local event = viewer:await(function(one)
+            return one.locks[1] and one
+        end)
+        local token = "X-Zklock-Token: " .. event.frame.revoke .. "\r\n"
+        local path = (top .. "/a b"):gsub("[/ ]", { ["/"] = "%2F", [" "] = "+" })
+        local body = ("lock=%s&confirm=%s"):format(path, path)
+        assert.equal(403, (post(process.port, "/?revoke", body)))
+        assert.equal(403, (post(process.port, "/?revoke", body, "X-Zklock-Token: 00\r\n")))
+        assert.equal(403, (post(process.port, "/?revoke", body, token .. "Sec-Fetch-Site: same-site\r\n")))
+        assert.equal(400, (post(process.port, "/?revoke", "lock=" .. path, token)))
+        assert.equal(400, (post(process.port, "/?revoke", "lock=/other&confirm=/other", token)))
+        assert.equal("one", (fixture.observer():get(node)))
+        local status, _, answer = post(process.port, "/?revoke", body, token)
+        assert.equal(200, status)
+        assert.truthy(answer:find '"asked":1')
+        assert.equal("__REVOKE__", (fixture.observer():get(node)))
+    end)
+
+    it("listens on a unix socket that only its user may open, and removes it", function()
+        local path = commands.directory() .. "/ui.sock"
+        local process = commands.start { "ui", "--listen", "unix:" .. path, fixture.directory() }
+        assert.equal("listening on the unix socket " .. path, process:line())
+        local pipe = io.popen("stat -c %a " .. path .. "; curl -s --unix-socket " .. path .. " http://localhost/ | tail -n 2")
+        local output = pipe:read "*a"
+        pipe:close()
+        assert.truthy(output:find "^600\n.*</html>")
+        assert.equal(143, stop(process))
+        assert.is_false(files.exists(path))
+    end)
+
+    it("says what is missing while ZooKeeper cannot be reached", function()
+        local process = start("/locks", nil, { servers = "127.0.0.1:1" })
+        local viewer = events.open(process.port, "/?events")
+        assert.equal("connecting", viewer:next().frame.state)
+        viewer:close()
+        assert.truthy(select(3, get(process.port, "/?table")):find("ZooKeeper: connecting", 1, true))
+        assert.equal(143, stop(process))
+    end)
+
+    it("explains mistakes in its usage", function()
+        for _, case in ipairs {
+            { { "ui", "no/path" }, "bad path" }, { { "ui", "--listen", "nowhere" }, "must be an address" },
+            { { "ui", "--listen", "192.0.2.1:1" }, "cannot listen" }
+        } do
+            local result = commands.run(case[1])
+            assert.equal(125, result.status)
+            assert.truthy(result.errors:find(case[2], 1, true), result.errors)
+        end
+    end)
+
+    it("forgets a viewer that has gone, and leaves no watch behind", function()
+        local top = fixture.directory()
+        local process = start(top)
+        local viewer = events.open(process.port, "/?events")
+        viewer:next()
+        assert.truthy(nginx.get({ port = process.port }, "/"))
+        viewer:close()
+        local again = events.open(process.port, "/?events")
+        eventually(function()
+            return again:next().frame.viewers == 1 -- beats come while nothing changes
+        end)
+        assert.equal(143, stop(process))
+        assert.is_false(fixture.is_watched(top))
+    end)
+end)

@@ -1,0 +1,243 @@
+// The live view in chromium, against real ZooKeeper servers and nginx. Ends with "N passed, N failed".
+
+import { axe, close, hold, isState, link, open, problems, query, start, startScene, startView, until } from "./world.mjs";
+import { execFileSync } from "node:child_process";
+
+let passed = 0, failed = 0;
+const only = new RegExp(process.argv[2] || "");
+async function test(title, fn) {
+  if (!only.test(title)) return;
+  problems.length = 0;
+  try {
+    await fn();
+    if (problems.length) throw new Error("errors in the page: " + problems.join(" | "));
+    passed++;
+    console.log("ok     " + title);
+  } catch (error) {
+    failed++;
+    console.log(`not ok ${title}\n${error.stack}`);
+  }
+}
+function check(holds, message) { if (!holds) throw new Error(message); }
+const has = (selector, text) => [...document.querySelectorAll(selector)].some((one) => one.textContent.includes(text));
+
+async function accessible(page) {
+  await page.evaluate(axe);
+  const result = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const found = result.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target + " " + node.failureSummary).join("; ")}`);
+  check(found.length === 0, found.join("\n"));
+}
+
+const view = await startView(["/t"], { words: ["--allow-revoke"] });
+
+await test("a queue appears, and a release moves it", async () => {
+  const first = hold("/t/moves", "one:1");
+  await first.held;
+  const second = hold("/t/moves", "two:2");
+  const page = await open(view.url);
+  await until(page, "a waiter in the list", () => document.querySelector("#rows tr td.num")?.textContent === "1");
+  await page.click("#rows a");
+  await until(page, "both lanes", () => document.querySelectorAll("#lanes .lane").length === 2);
+  check(await page.evaluate(() => location.hash) === link("/t/moves"), "the lock's page has a link of its own");
+  await until(page, "what waits for what", has, "#queue-rows tr", "waits for №");
+  const began = Date.now();
+  await first.release();
+  await until(page, "the second one holds", () => document.querySelector("#queue-rows tr")?.textContent.includes("two:2")
+    && document.querySelector("#queue-rows tr .tag.hold"));
+  console.log(`       shown ${Date.now() - began} ms after the command to release`);
+  await page.goBack();
+  await until(page, "the list again", has, "#rows td", "two:2");
+  await second.release();
+  await page.close();
+});
+
+await test("a killed holder turns red", async () => {
+  const victim = hold("/t/killed", "victim:1", ["--session-timeout", "8"]);
+  await victim.held;
+  const heir = hold("/t/killed", "heir:2");
+  const page = await open(view.url + link("/t/killed"));
+  await until(page, "the victim", has, "#queue-rows tr", "victim:1");
+  victim.kill("SIGKILL");
+  await until(page, "its client is away", has, "#lock-tags .tag", "not connected");
+  await until(page, "it is lost", has, "#ended-rows tr", "lost");
+  await until(page, "a red piece in its lane", () => document.querySelector("#lanes .lane .lost"));
+  await until(page, "the heir holds", has, "#queue-rows tr", "heir:2");
+  await page.goto(view.url, { waitUntil: "domcontentloaded" });
+  await until(page, "red in the list, too", has, "#rows .tag.lost", "lost");
+  await heir.release();
+  await page.close();
+});
+
+await test("hostile names and identities are only text", async () => {
+  const evil = "<img src=x onerror=alert(1)>";
+  const holder = hold("/t/" + evil, `${evil}\u202e"'&`);
+  await holder.held;
+  const page = await open(view.url);
+  await until(page, "the name as it is", has, "#rows a", evil);
+  await until(page, "the identity as it is", has, "#rows td", evil);
+  await page.goto(view.url + link("/t/" + evil), { waitUntil: "domcontentloaded" });
+  await until(page, "the page of the lock", has, "#queue-rows td", evil);
+  check(await page.evaluate(() => document.querySelectorAll("img").length) === 0, "an element was made");
+  await holder.release();
+  await page.close();
+});
+
+await test("search, sort and keys", async () => {
+  const holders = ["alpha", "beta", "gamma"].map((name) => hold("/t/keys/" + name, name + ":1"));
+  for (const one of holders) await one.held;
+  const page = await open(view.url);
+  await until(page, "three locks", has, "#rows a", "gamma");
+  await page.keyboard.press("/");
+  await page.keyboard.type("keys bet");
+  await until(page, "one of them", () => document.querySelectorAll("#rows a").length === 1);
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Enter");
+  await until(page, "its page", () => document.querySelector("#lock-path").textContent === "/t/keys/beta");
+  await page.keyboard.press("Escape");
+  await until(page, "back", () => !document.querySelector("#list").hidden);
+  await page.keyboard.press("/");
+  await page.keyboard.press("Escape");
+  await until(page, "the search is empty", () => document.querySelectorAll("#rows a").length >= 3);
+  await page.click("#columns th button");
+  await until(page, "the other direction", () => document.querySelector("#columns th").getAttribute("aria-sort") === "descending"
+    && document.querySelector("#rows a").textContent > [...document.querySelectorAll("#rows a")].at(-1).textContent);
+  await page.click("#columns th button");
+  for (const one of holders) await one.release();
+  await page.close();
+});
+
+await test("asks a holder to release, after a question", async () => {
+  const holder = hold("/t/revoke", "asked:1");
+  await holder.held;
+  const page = await open(view.url + link("/t/revoke"));
+  await until(page, "the button", () => !document.querySelector("#revoke").hidden);
+  await page.click("#revoke");
+  await page.click("#confirm-no");
+  await page.click("#revoke");
+  await page.click("#confirm-yes");
+  await until(page, "the answer", has, "#notice", "1 holders were asked");
+  check(query(`for _, name in ipairs(assert(client:children "/t/revoke")) do print(client:get("/t/revoke/" .. name)) end`)
+    .includes("__REVOKE__"), "nobody was asked");
+  await holder.release();
+  await page.close();
+});
+
+await test("both languages have all texts, and Chinese is shown", async () => {
+  const page = await open(view.url, { language: "zh" });
+  await isState(page, "live");
+  check(await page.evaluate(() => document.querySelector("h1").textContent) === "锁", "it is not Chinese");
+  const different = await page.evaluate(() => {
+    const keys = (value, prefix) => typeof value === "object"
+      ? Object.entries(value).flatMap(([name, inner]) => keys(inner, prefix + "." + name)) : [prefix];
+    const english = keys(TEXTS.en, ""), chinese = new Set(keys(TEXTS.zh, ""));
+    return english.filter((key) => !chinese.has(key)).concat(english.length === chinese.size ? [] : ["the numbers differ"]);
+  });
+  check(different.length === 0, "missing: " + different.join(", "));
+  await page.evaluate(() => localStorage.removeItem("zklock-language"));
+  await page.close();
+});
+
+await test("without JavaScript there is a table", async () => {
+  const holder = hold("/t/plain", "<b>bold</b>");
+  await holder.held;
+  const page = await open(view.url, { javascript: false });
+  await page.waitForSelector("table");
+  await page.waitForFunction(() => true).catch(() => {});
+  for (let tries = 0; tries < 100 && !(await page.content()).includes("&lt;b&gt;bold&lt;/b&gt;"); tries++) {
+    await page.goto(view.url + "?table", { waitUntil: "domcontentloaded" });
+  }
+  check((await page.content()).includes("&lt;b&gt;bold&lt;/b&gt;"), "the lock is not in the table");
+  await holder.release();
+  await page.close();
+});
+
+const scene = await startScene("/t/scene", "many");
+
+await test("a thousand locks scroll at ease", async () => {
+  const page = await open(view.url);
+  await until(page, "a thousand locks", () => /\d{4}/.test(document.querySelector("#count").textContent));
+  const seen = await page.evaluate(async () => {
+    const names = new Set();
+    let most = 0, longest = 0, last = performance.now();
+    for (let y = 0; y <= document.documentElement.scrollHeight; y += 300) {
+      scrollTo(0, y);
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      longest = Math.max(longest, performance.now() - last);
+      last = performance.now();
+      most = Math.max(most, document.querySelectorAll("#rows tr").length);
+      for (const anchor of document.querySelectorAll("#rows a")) names.add(anchor.title);
+    }
+    return { names: names.size, most, longest };
+  });
+  console.log(`       ${seen.names} locks, at most ${seen.most} rows at a time, longest step ${Math.round(seen.longest)} ms`);
+  check(seen.names >= 1000, `only ${seen.names} were reached`);
+  check(seen.most < 80, `${seen.most} rows at a time`);
+  await page.close();
+});
+
+for (const [scheme, width] of [["light", 1200], ["dark", 1200], ["light", 360], ["dark", 360]]) {
+  await test(`axe-core finds nothing to complain about: ${scheme}, ${width} pixels wide`, async () => {
+    const page = await open(view.url, { scheme, width });
+    await until(page, "the locks", has, "#rows a", "/t/scene");
+    await accessible(page);
+    check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the list is wider than the window");
+    await page.goto(view.url + link("/t/scene/orders/checkout"), { waitUntil: "domcontentloaded" });
+    await until(page, "a lane", () => document.querySelectorAll("#lanes .lane").length > 2);
+    await until(page, "a contender that has ended", () => document.querySelector("#ended-rows tr"));
+    await accessible(page);
+    check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page of a lock is wider than the window");
+    await page.close();
+  });
+}
+scene.kill("SIGKILL");
+await scene.ended();
+
+await test("nginx serves the same, and a reload does not end it", async () => {
+  const server = start("luajit", ["tools/browser/serve.lua", process.env.ZOOKEEPER, "/t"],
+    { LUA_CPATH: process.env.ZKLOCK_BUILD + "/luajit/?.so;;" });
+  const url = await server.line();
+  const holder = hold("/t/nginx", "behind:1");
+  await holder.held;
+  const page = await open(url);
+  await until(page, "the lock", has, "#rows td", "behind:1");
+  server.stdin.write("reload\n");
+  check(await server.line() === "reloaded", "nginx does not reload");
+  await isState(page, "live");
+  await holder.release();
+  const next = hold("/t/nginx", "after:2");
+  await next.held;
+  await until(page, "what came after the reload", has, "#rows td", "after:2");
+  await next.release();
+  await page.close();
+  server.stdin.end();
+  const complaint = await server.line();
+  check(complaint === null, "nginx complains: " + complaint);
+  problems.length = 0; // the stream that the reload has ended
+});
+
+await test("it says that it is stale while ZooKeeper is away, and that its server is away, and comes back from both", async () => {
+  const holder = hold("/t/away", "one:1", ["--session-timeout", "60"]);
+  await holder.held;
+  const page = await open(view.url + link("/t/away"));
+  await until(page, "the holder", has, "#queue-rows tr", "one:1");
+  execFileSync("tools/zookeeper", ["kill", "1"]);
+  await isState(page, "stale");
+  check(await page.evaluate(() => document.querySelector("#queue-rows").textContent.includes("one:1")), "what was seen is gone");
+  execFileSync("tools/zookeeper", ["restart", "1"]);
+  await isState(page, "live");
+  const port = new URL(view.url).port;
+  view.kill("SIGKILL");
+  await view.ended();
+  await isState(page, "away");
+  const again = await startView(["/t"], { port });
+  await isState(page, "live");
+  await until(page, "the holder again", has, "#queue-rows tr", "one:1");
+  problems.length = 0; // a connection that is refused is an error in the console
+  await holder.release();
+  await page.close();
+  again.kill("SIGTERM");
+});
+
+await close();
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);

@@ -123,9 +123,10 @@ await test("asks a holder to release, after a question", async () => {
 });
 
 await test("both languages have all texts, and Chinese is shown", async () => {
-  const page = await open(view.url, { language: "zh" });
+  const page = await open(view.url);
   await isState(page, "live");
-  check(await page.evaluate(() => document.querySelector("h1").textContent) === "锁", "it is not Chinese");
+  await page.click("#language");
+  check(await page.evaluate(() => document.querySelector("#list h1").textContent) === "锁", "it is not Chinese");
   const different = await page.evaluate(() => {
     const keys = (value, prefix) => typeof value === "object"
       ? Object.entries(value).flatMap(([name, inner]) => keys(inner, prefix + "." + name)) : [prefix];
@@ -133,7 +134,8 @@ await test("both languages have all texts, and Chinese is shown", async () => {
     return english.filter((key) => !chinese.has(key)).concat(english.length === chinese.size ? [] : ["the numbers differ"]);
   });
   check(different.length === 0, "missing: " + different.join(", "));
-  await page.evaluate(() => localStorage.removeItem("zklock-language"));
+  await page.click("#language");
+  check(await page.evaluate(() => document.querySelector("#list h1").textContent) === "Locks", "it is not English again");
   await page.close();
 });
 

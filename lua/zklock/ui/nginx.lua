@@ -159,6 +159,11 @@ end
 
 --- See zklock.ui.serve.
 function serving.serve(settings)
+    if exiting() then -- on a connection that was kept from before: the next one reaches the next worker
+        ngx.status = 503
+        ngx.header["Retry-After"] = "1"
+        return ngx.say "this worker of nginx ends"
+    end
     local client
     settings, client = read(settings)
     local view, message = view_of(client, settings)

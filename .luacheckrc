@@ -9,6 +9,7 @@ files["docs/types"] = { ignore = { "212", "241" } }
 
 -- OpenResty's global, where the module runs inside it.
 files["lua"] = { read_globals = { "ngx" } }
+files["lua/zklock/ui/nginx.lua"] = { globals = { "ngx" } }
 files["examples"] = { read_globals = { "ngx" } }
 files["examples/seckill"] = { globals = { "ngx" } }
 files["examples/metrics"] = { globals = { "ngx" } }

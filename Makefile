@@ -16,7 +16,7 @@ MANDIR ?= $(PREFIX)/share/man/man1
 LUA ?= $(patsubst lualuajit,luajit,lua$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
-.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty examples docs install clean
+.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -36,7 +36,7 @@ test: ## all that must pass before a change lands, in minutes; ends with "N pass
 	@tools/test.sh
 
 test-all: ## the same, and all specs on real servers, all sanitizers, long campaigns, soaks: takes a night
-	@tools/setup.sh test
+	@tools/setup.sh test browser
 	@tools/test.sh all
 
 check: ## tests for the files that you changed, in seconds; FILE=spec/… for one file, LUA=luajit for another Lua
@@ -120,6 +120,22 @@ demo-openresty: ## the same as a web service: 800 requests to two nginx services
 	@tools/build.sh luajit
 	@LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/luajit/?.so;;' \
 	    tools/zookeeper run -- luajit tools/demo-openresty.lua
+
+demo-live: ## the same story with the live view of its locks open: two services, one is killed; two minutes
+	@tools/setup.sh demo
+	@tools/build.sh 5.4
+	@ZKLOCK_CONFIG=/nonexistent LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/5.4/?.so;;' \
+	    tools/zookeeper run -- lua5.4 tools/demo-live.lua $(ARGS)
+
+screenshots: ## the pictures of the live view in the documentation, in chromium
+	@tools/setup.sh demo browser
+	@tools/build.sh 5.4
+	@tools/browser.sh screenshots docs/pictures
+
+test-browser: ## the live view in chromium, against real servers and nginx
+	@tools/setup.sh test browser
+	@tools/build.sh 5.4 luajit
+	@tools/browser.sh test $(ARGS)
 
 examples: ## run the programs of examples/, one after the other; ARGS=… names some
 	@tools/setup.sh demo

@@ -6,7 +6,6 @@
 #
 # Usage: tools/browser.sh test                   ends with "N passed, N failed"
 #        tools/browser.sh screenshots DIRECTORY
-#        tools/browser.sh demo                   a browser is not needed: the seckill story with the live view open
 
 set -eu
 cd "$(dirname "$0")/.."
@@ -28,9 +27,6 @@ case ${1:-} in
 test | screenshots)
     install_driver
     exec tools/zookeeper run -- node "tools/browser/$1.mjs" "${@:2}"
-    ;;
-demo)
-    exec tools/zookeeper run -- "$lua" tools/browser/demo.lua "${@:2}"
     ;;
 *)
     sed -n '3,/^$/s/^# \{0,1\}//p' "$0" >&2

@@ -103,12 +103,18 @@ sort_out() {
         campaign=${campaign:-short}
         contracts+=(spec/campaign/checker_spec.lua)
         ;;
+    spec/support/events.lua | spec/support/browser.lua | tools/browser*)
+        contracts+=(spec/contract/command_ui_spec.lua spec/contract/browser_spec.lua)
+        ;;
     csrc/process/* | lua/zklock/cli* | spec/support/commands.lua | spec/support/terminal.lua)
         contracts+=(spec/contract/command_*_spec.lua)
         ;;
     csrc/*) engine=yes programs=yes behaviour=yes ;;
     spec/simulation/lua/*) programs=yes behaviour=yes ;;
     spec/simulation/*) engine=yes simulator=yes programs=yes behaviour=yes ;;
+    lua/zklock/ui*)
+        contracts+=(spec/contract/command_ui_spec.lua spec/contract/openresty_ui_spec.lua spec/contract/browser_spec.lua)
+        ;;&
     lua/resty/* | lua/zklock/adapters/openresty*) contracts+=(spec/contract/openresty_*_spec.lua) ;;&
     lua/zklock/adapters/* | lua/zklock/adapters.lua | lua/zklock/wait.lua) contracts+=(spec/contract/loops*_spec.lua) ;;&
     lua/*)

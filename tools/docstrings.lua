@@ -26,6 +26,7 @@ docstrings.PUBLIC = {
     { name = "metrics", kind = "module", module = "zklock.metrics", files = { "lua/zklock/metrics.lua" } },
     { name = "Collector", kind = "classmod", module = "zklock.metrics", field = "Collector",
       files = { "lua/zklock/metrics.lua" } },
+    { name = "ui", kind = "module", module = "zklock.ui", files = { "lua/zklock/ui.lua" } },
     { name = "Call", kind = "classmod", module = "zklock.call", files = { "lua/zklock/call.lua" } },
     { name = "Leader", kind = "classmod", module = "zklock.leader", files = { "lua/zklock/leader.lua" } }
 }

@@ -6,6 +6,7 @@
 #   test    everything              bench   the module, a server, and the programs that it is compared with
 #   lint    the checkers            fuzz    the fuzzers
 #   docs    the reference               demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
+#   browser what drives chromium against the live view, for its tests and pictures
 #
 # Asks dpkg once and ends if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it may not, it
 # lists the missing packages and exits with 1. RUNLEVEL=1 keeps packages such as redis-server from starting their services where the
@@ -25,7 +26,7 @@ all_luas=(
 # Only the server's classes: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
 server=(libzookeeper-java default-jre-headless procps lua-socket)
 # The command needs them at run time.
-command=(lua-argparse lua-dkjson lua-socket)
+command=(lua-argparse lua-dkjson lua-socket lua-luv)
 # The demo keeps its stock in Redis.
 shop=(redis-server lua-redis lua-luv)
 # lua-nginx-redis requires nginx-extras, which installs an nginx with all modules.
@@ -44,7 +45,10 @@ specs=(
     stunnel4 openssl binutils locales
     prometheus
     systemd
+    chromium
 )
+# npm installs the driver. The pictures show Chinese characters.
+drivers=(chromium nodejs npm fonts-wqy-microhei)
 rivals=(
     lua-luv valgrind gnuplot-nox luajit2 libluajit2-5.1-dev
     default-jdk-headless libcurator-recipes-java
@@ -64,6 +68,7 @@ packages_for() {
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;
     docs) printf '%s\n' "${one_lua[@]}" "${reference[@]}" ;;
+    browser) printf '%s\n' "${drivers[@]}" ;;
     *) echo "tools/setup.sh: no such purpose: $1" >&2 && return 2 ;;
     esac
 }

@@ -15,7 +15,8 @@
 #   fuzz        each fuzzer for some seconds
 #   rock        luarocks
 #   real        all specs on real servers: Lua 5.1 to 5.4 and LuaJIT, sanitizers, valgrind
-#   long        longer campaigns of every size, more seeds, more fuzzing, clang's analyser, ThreadSanitizer inside the C client
+#   long        longer campaigns of every size, more seeds, more fuzzing, clang's analyser, ThreadSanitizer inside the C client, the
+#               live view in a browser
 #   nginx-asan  all specs inside nginx, its workers under AddressSanitizer
 #
 # Without an argument: lint virtual contract campaign sim c fuzz rock, which must pass before a change lands. "all": all of them.
@@ -210,6 +211,7 @@ suites_long() {
         suite "20 rounds of each way to lose a command: $lua" busted 1800 \
             "env ZKLOCK_ROUNDS=20 tools/specs.sh real --lua $lua spec/contract/command_guarantee_spec.lua"
     done
+    suite "the live view in a browser" ours 900 'tools/browser.sh test'
     suite "C unit tests with the C client under TSan" cmocka 1800 'nice -n 5 tools/rebuilt-client.sh thread'
     suite "100000 locks inside nginx" status 1800 'tools/soak-nginx.sh'
     suite "lint: clang's analyser" ours 1800 'nice -n 5 tools/lint.sh tidy'

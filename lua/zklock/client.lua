@@ -205,9 +205,9 @@ function Client:_leases()
     local leases = {}
     for _, observer in pairs(self._registry.observers) do
         local acquisition = observer._hold and held_acquisition(observer)
-        local node = acquisition and acquisition:node()
-        if node then
-            leases[node] = acquisition:remaining()
+        local path = acquisition and acquisition:node()
+        if path then
+            leases[path] = acquisition:remaining()
         end
     end
     return leases

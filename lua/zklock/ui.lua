@@ -2,28 +2,59 @@
 --
 -- docs/live-view.md describes the page, its limits and its safety.
 
-local error, rawget, require = error, rawget, require
+local node = require "zklock.node"
+local options = require "zklock.options"
+
+local error, ipairs, rawget, require, type = error, ipairs, rawget, require, type
 
 local ui = {}
 
---- Answers an nginx request with the live view of locks: for content_by_lua*. One location is enough: the page asks for its events by
--- the same path. It only reads, and sends ZooKeeper the same requests for any number of viewers. Who may look is up to nginx
+--- Returns a check of a list that is not empty, as of zklock.options.
+local function list_of(expected, problem_of)
+    return function(value)
+        local fits = type(value) == "table" and value[1] ~= nil
+        for _, item in ipairs(fits and value or {}) do
+            fits = fits and not problem_of(item)
+        end
+        return fits, fits and value or expected
+    end
+end
+
+local SCHEMA = {
+    paths = { list_of("a list of paths of ZooKeeper", node.read_problem) },
+    hosts = { list_of("a list of names", function(host)
+        return type(host) ~= "string"
+    end) },
+    client = { function(value)
+        local fits = type(value) == "table" and type(value.pollfd) == "function"
+        return fits, fits and value or "a client"
+    end }
+}
+
+--- Answers an nginx request with the live view of locks: for content_by_lua*. One location is enough: the page asks for its events
+-- by the same path. It only reads, and sends ZooKeeper the same requests for any number of viewers. Who may look is up to nginx
 -- (`allow`, `auth_basic`).
 --
 -- Settings:
 --   * `paths` list of paths: the locks at these paths and below them are shown.
 --   * `client` the client that reads; default: the only open client of zklock.shared in this worker.
---   * `hosts` list of names under which browsers reach this location, in addition to the server's first `server_name`, addresses and
---     localhost. Requests with other names (Host) are refused.
+--   * `hosts` list of names under which browsers reach this location, in addition to the server's first `server_name`, addresses
+--     and localhost. Requests with other names (Host) are refused.
 --
 -- @tparam table settings
 -- @raise when called outside a request of nginx, or a setting is malformed or missing
 function ui.serve(settings)
-    if not rawget(_G, "ngx") then
-        error("zklock.ui.serve: there is no nginx here; the command `zklock ui` needs none", 2)
+    local read, wrong = options.read(settings, SCHEMA)
+    if read and not read.paths then
+        wrong = "option 'paths' is missing: a list of paths of ZooKeeper"
+    elseif read and not rawget(_G, "ngx") then
+        wrong = "there is no nginx here; the command `zklock ui` needs none"
+    elseif read then
+        wrong = require("zklock.ui.nginx").serve(read)
     end
-    require("zklock.ui.nginx").serve(settings)
-    return nil -- no tail call: an error is raised at our caller's level
+    if wrong then
+        error("zklock.ui.serve: " .. wrong, 2)
+    end
 end
 
 return ui

@@ -2,7 +2,8 @@
 
 local History = require "zklock.ui.history"
 
---- Returns a lock state. Contenders are given as "*name" (a holder) or "name"; all have the session "s" .. name.
+--- Returns a lock state. Contenders are given as "*name" (a holder) or "name"; all have the session "s" .. name, and their letter
+-- as number. Each waits for the one before it.
 local function state_of(names, fields)
     local state = { contenders = {}, waiters = 0, holders = 0 }
     for index, name in ipairs(names) do
@@ -11,7 +12,8 @@ local function state_of(names, fields)
         local which = holder and "holders" or "waiters"
         state[which] = state[which] + 1
         state.contenders[index] = { node = "/l/" .. name, name = name, identity = name, holder = holder, session = "s" .. name,
-            mode = "exclusive", since = 0 }
+            mode = "exclusive", since = 0, sequence = name:byte(),
+            waits_for = index > 1 and state.contenders[index - 1].node or nil }
     end
     for name, value in pairs(fields or {}) do
         state[name] = value
@@ -49,6 +51,18 @@ describe("ui.history", function()
         -- The session of d has ended, too, but its client was there until then: it may have released first.
         assert.same({ ["/l/a"] = "released", ["/l/b"] = "lost", ["/l/c"] = "left", ["/l/d"] = "ended" }, fates)
         assert.equal(0, history.pending)
+    end)
+
+    it("does not claim that a waiter gave up which may have held between two readings", function()
+        local history = History.new(0)
+        history:add(state_of { "*a", "b", "c", "d" }, 1)
+        history:add(state_of { "*a", "b", "d" }, 2)
+        history:add(state_of { "*d" }, 3)
+        local fates = {}
+        for _, lane in ipairs(history.ended) do
+            fates[lane.name] = lane.fate
+        end
+        assert.same({ a = "ended", b = "brief", c = "left" }, fates)
     end)
 
     it("does not take a session that has just ended for one that lives", function()

@@ -1,5 +1,5 @@
---- The live view in a real browser, in brief: it shows a queue, follows a release, opens a lock, and has no error. tools/browser/ has
--- the rest. #once
+--- The live view in a real browser, in brief: it shows a queue, follows a release, opens a lock, and has no error. tools/browser/
+-- has the rest. #once
 
 local browser = require "spec.support.browser"
 local commands = require "spec.support.commands"

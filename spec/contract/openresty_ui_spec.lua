@@ -1,5 +1,5 @@
---- The live view inside nginx: page and events, reload with viewers, workers that exit, refusals. The Lua in nginx is always LuaJIT,
--- so these specs run only once.
+--- The live view inside nginx: page and events, reload with viewers, workers that exit, refusals. The Lua in nginx is always
+-- LuaJIT, so these specs run only once.
 
 if not rawget(_G, "jit") then
     return

@@ -77,7 +77,8 @@ end
 function Browser:call(method, parameters)
     self.number = self.number + 1
     local number = self.number
-    local message = { id = number, method = method, params = setmetatable(parameters, { __jsontype = "object" }), sessionId = self.session }
+    setmetatable(parameters, { __jsontype = "object" }) -- also if it is empty
+    local message = { id = number, method = method, params = parameters, sessionId = self.session }
     self.to:write(json.encode(message) .. "\0")
     run_until(function()
         return self.answers[number] or self.ended

@@ -257,8 +257,8 @@ function Server:ask(path, port, headers, own_host)
     local connection = assert(socket.tcp())
     connection:settimeout(PATIENCE)
     assert(connection:connect("127.0.0.1", port or self.port))
-    assert(connection:send(("GET %s HTTP/1.1\r\n%sConnection: close\r\n%s\r\n"):format(path, own_host and "" or "Host: localhost\r\n",
-        headers or "")))
+    local host = own_host and "" or "Host: localhost\r\n"
+    assert(connection:send(("GET %s HTTP/1.1\r\n%sConnection: close\r\n%s\r\n"):format(path, host, headers or "")))
     return setmetatable({ connection = connection }, Request)
 end
 

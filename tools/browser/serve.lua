@@ -1,6 +1,7 @@
 --- browser/serve: nginx with the live view, for the tests in a browser.
 --
---   serve.lua SERVERS ROOT        prints the address; "reload" on its standard input reloads nginx and answers "reloaded"; ends with it
+--   serve.lua SERVERS ROOT        prints the address; "reload" on its standard input reloads nginx and answers "reloaded"; ends
+--   with it
 
 package.path = "./?.lua;" .. package.path
 

@@ -225,6 +225,7 @@ await test("it says that it is stale while ZooKeeper is away, and that its serve
   execFileSync("tools/zookeeper", ["kill", "1"]);
   await isState(page, "stale");
   check(await page.evaluate(() => document.querySelector("#queue-rows").textContent.includes("one:1")), "what was seen is gone");
+  await accessible(page);
   execFileSync("tools/zookeeper", ["restart", "1"]);
   await isState(page, "live");
   const port = new URL(view.url).port;

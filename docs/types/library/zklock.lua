@@ -223,6 +223,11 @@
 ---@field wait_time table histogram of the seconds from asking for a lock to its grant
 ---@field hold_time table histogram of the seconds from a grant to its end
 
+---@class zklock.ViewOptions
+---@field paths string[]
+---@field client? zklock.Client default: the only open client of zklock.shared
+---@field hosts? string[] names under which browsers reach it, besides the server's name
+
 ---@class zklock.CollectorOptions
 ---@field dict? string the name of a lua_shared_dict for the metrics of all workers of nginx; default: this process only
 
@@ -817,6 +822,16 @@ function Collector:text() end
 --- Answers an nginx request with the page, behind that of nginx-lua-prometheus if its object is given.
 ---@param prometheus? table
 function Collector:serve(prometheus) end
+
+-- The live view -------------------------------------------------------------------------------------------------------
+
+--- The live view of locks, served by nginx: require "zklock.ui".
+---@class zklock.ui
+local ui = {}
+
+--- Answers an nginx request with the live view of the locks at some paths.
+---@param settings zklock.ViewOptions
+function ui.serve(settings) end
 
 -- Call ----------------------------------------------------------------------------------------------------------------
 

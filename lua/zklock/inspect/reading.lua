@@ -32,7 +32,9 @@ Reading.__index = Reading
 -- @tparam number seconds for messages: the time that the caller gave
 -- @tparam table settings
 function Reading.new(client, deadline, seconds, settings)
-    return setmetatable({ reads = Reads.new(client, deadline, seconds), states = {}, unreadable = {}, settings = settings }, Reading)
+    return setmetatable({
+        reads = Reads.new(client, deadline, seconds), states = {}, unreadable = {}, settings = settings
+    }, Reading)
 end
 
 --- Reads what was asked for by examine.
@@ -44,7 +46,7 @@ function Reading:run()
 end
 
 --- Lists a directory of the lock at `path`, with a watch if the reading sets watches.
-local function list(self, path, directory, handler)
+local function add_list(self, path, directory, handler)
     local watched = self.settings.watched
     self.reads:add("children", directory, function(names, stat, code, watch)
         if watch then
@@ -197,11 +199,11 @@ local function examine_semaphore(self, path, stat, others, found)
     self.reads:add("get", path .. "/leases", function(text)
         data = text
     end)
-    list(self, path, path .. "/leases", function(names)
+    add_list(self, path, path .. "/leases", function(names)
         permits, strangers = queue.parse(path .. "/leases", names or {})
     end)
     -- A queue that nobody uses may have been deleted. Its list comes last, and decides.
-    list(self, path, path .. "/locks", function(names, its_stat)
+    add_list(self, path, path .. "/locks", function(names, its_stat)
         local more
         line, more = queue.parse(path .. "/locks", names or {})
         line_stat = names and its_stat
@@ -253,7 +255,7 @@ function Reading:examine(path)
             end
         end
     end
-    list(self, path, path, function(names, stat, code)
+    add_list(self, path, path, function(names, stat, code)
         if not names then
             self.unreadable[path] = code
             return

@@ -14,6 +14,7 @@ local TIMEOUT = 2
 
 --- Why there is no answer: words.ask explains them.
 local UNREACHABLE, SILENT, FORBIDDEN = "unreachable", "silent", "forbidden"
+words.UNREACHABLE = UNREACHABLE
 
 --- The port of an address without one.
 local PORT = 2181

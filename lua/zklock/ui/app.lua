@@ -1,7 +1,8 @@
---- ui.app: the answers to HTTP requests, for any server: the page, its events, a table without JavaScript, login and revoke. No I/O.
+--- ui.app: the answers to HTTP requests, for any server: the page, its events, a table without JavaScript, login and revoke. No
+-- I/O.
 --
--- A request is a table: `method`, `query` (what follows the "?", or ""), `header` function(name in lower case), `body` of a POST. An
--- answer is a table: `status`, `headers` (list of { name, value }), `body`; or with `events`, the path of a lock or true for the
+-- A request is a table: `method`, `query` (what follows the "?", or ""), `header` function(name in lower case), `body` of a POST.
+-- An answer is a table: `status`, `headers` (list of { name, value }), `body`; or with `events`, the path of a lock or true for the
 -- list: the server then sends the events of a viewer until the model stops.
 --
 -- There is one path, so the view works below any prefix: the query says what is asked for.
@@ -59,8 +60,8 @@ App.__index = App
 --   * `random` function() that returns a secret text, different each time; needed with `login` and `revoke`
 --   * `login` true: a viewer must have sent a one-time token first (App:new_token)
 --   * `on_login` function() that is called when a token was used
---   * `revoke` function(path) that asks the holders of a lock to release it, may wait, and returns how many were asked, or nil and a
---     message; nil: nobody may
+--   * `revoke` function(path) that asks the holders of a lock to release it, may wait, and returns how many were asked, or nil and
+--     a message; nil: nobody may
 --
 -- @tparam Model model
 -- @tparam table|nil settings
@@ -206,7 +207,8 @@ local function table_page(self)
         if lock.holders > #lock.names then
             holders = format("%s, %d more", holders, lock.holders - #lock.names)
         end
-        rows[index] = format("<tr><td>%s<td>%s<td>%s<td>%s<td>%d", text.html(text.clean(lock.path, 4096)), text.html(lock.kind or "-"),
+        rows[index] = format("<tr><td>%s<td>%s<td>%s<td>%s<td>%d", text.html(text.clean(lock.path, 4096)),
+            text.html(lock.kind or "-"),
             text.html(holders), lock.since and text.html(text.duration(frame.now - lock.since)) or "-", lock.waiters)
     end
     local status = frame.state == "connected" and not frame.problem and ""

@@ -3,12 +3,14 @@
 -- For zklock.ui.model. A *lane* is a table:
 --
 --   * `node`, `name` (of the node), `mode`, `identity`, `session`: as of the contender (zklock.inspect)
---   * `from` when it joined the queue, `held` when it was first seen as a holder, `ended` when it was first seen to be gone: seconds
---     since 1970; nil: not yet
+--   * `from` when it joined the queue, `held` when it was first seen as a holder, `ended` when it was first seen to be gone:
+--     seconds since 1970; nil: not yet
 --   * `away` whether its client had no connection when the servers were asked last
---   * `fate` of an ended lane: "left" (it never held), "served" (it has got its permits, which have lanes of their own), "released"
---     (its session lives on); "lost" (its session has ended, and its client had no connection before); "ended" (it is unknown which:
---     its session has ended, too); "pending" (sessions have not been read since)
+--   * `number`, `waits_for`: as of the contender when it was seen last
+--   * `fate` of an ended lane: "left" (it never held), "brief" (it may have held between two readings), "served" (it has got its
+--     permits, which have lanes of their own), "released" (its session lives on); "lost" (its session has ended, and its client had
+--     no connection before); "ended" (it is unknown which: its session has ended, too); "pending" (sessions have not been read
+--     since)
 --
 -- What is seen has happened between two readings of the lock, so times are later than the events by up to the time between them. A
 -- contender that comes and goes between two readings has no lane, but counts as a grant.
@@ -64,11 +66,16 @@ function History:drop_oldest()
     self.pending = self.pending - (remove(self.ended, 1).fate == "pending" and 1 or 0)
 end
 
---- Ends the lane of a contender that is gone. `permits`: the sessions that have permits.
-local function finish(self, lane, now, permits, knows_sessions)
+--- Whether a contender that is gone cannot have held: one that it waited for is still there. `first`: the smallest number there.
+local function has_left(lane, present, first)
+    return present[lane.waits_for] or lane.mode == "exclusive" and first ~= nil and first < lane.number
+end
+
+--- Ends the lane of a contender that is gone. `permits`: the sessions that have permits; `present`: the nodes that are there.
+local function finish(self, lane, now, permits, present, first, knows_sessions)
     lane.ended = now
     if not lane.held then
-        lane.fate = permits[lane.session] and "served" or "left"
+        lane.fate = permits[lane.session] and "served" or has_left(lane, present, first) and "left" or "brief"
         if lane.fate == "served" then
             sample(self, "waits", "wait_at", now - lane.from)
         end
@@ -89,11 +96,13 @@ end
 -- @tparam number now seconds since 1970
 -- @tparam boolean knows_sessions whether resolve will be called with what the servers say about sessions
 function History:add(state, now, knows_sessions)
-    local present, permits, grants, left = {}, {}, 0, 0
+    local present, permits, first, grants, left = {}, {}, nil, 0, 0
     for _, contender in ipairs(state and state.contenders or {}) do
         present[contender.node] = true
         if contender.mode == "lease" and contender.session then
             permits[contender.session] = true
+        elseif contender.mode ~= "lease" then
+            first = min(first or contender.sequence, contender.sequence)
         end
         local lane = self.lanes[contender.node]
         if not lane then
@@ -104,6 +113,7 @@ function History:add(state, now, knows_sessions)
         end
         lane.identity, lane.session = contender.identity or lane.identity, contender.session or lane.session
         lane.away = contender.session_state == "disconnected"
+        lane.number, lane.waits_for = contender.sequence, contender.waits_for
         if contender.holder and not lane.held then
             grants = grants + 1
             -- In the first reading, nobody knows since when it holds: its node is as old as that at most.
@@ -123,7 +133,7 @@ function History:add(state, now, knows_sessions)
         return a.from < b.from or a.from == b.from and a.node < b.node
     end)
     for _, lane in ipairs(gone) do
-        finish(self, lane, now, permits, knows_sessions)
+        finish(self, lane, now, permits, present, first, knows_sessions)
         left = left + (lane.fate == "left" and 1 or 0)
     end
     -- Numbers of the queue tell of contenders that came and went between two readings.

@@ -1,12 +1,13 @@
 --- ui.model: what the live view shows: one snapshot of the locks below some paths, kept up to date for all viewers.
 --
--- A model has one *poller*, the coroutine that runs Model:run. It updates a tree (zklock.inspect.tree), which sends the same requests
--- for one viewer as for a hundred. Each change of a lock gives it a *revision*, a number that grows. A *viewer* remembers the
--- revision that it has seen, and is sent what is newer, in one message. So a slow viewer skips states, and keeps nothing waiting.
+-- A model has one *poller*, the coroutine that runs Model:run. It updates a tree (zklock.inspect.tree), which sends the same
+-- requests for one viewer as for a hundred. Each change of a lock gives it a *revision*, a number that grows. A *viewer* remembers
+-- the revision that it has seen, and is sent what is newer, in one message. So a slow viewer skips states, and keeps nothing
+-- waiting.
 --
 -- Messages are server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html): "snapshot" with everything,
--- "change" with what is newer, "beat" when nothing has changed for a while. A viewer may show the list of all locks, or one lock with
--- its contenders. docs/live-view.md describes their JSON.
+-- "change" with what is newer, "beat" when nothing has changed for a while. A viewer may show the list of all locks, or one lock
+-- with its contenders. docs/live-view.md describes their JSON.
 
 local core = require "zklock.core"
 local History = require "zklock.ui.history"
@@ -83,7 +84,8 @@ function Model.new(client, settings)
         ask_sessions = settings.sessions or false, sessions = false, sessions_at = -huge, sessions_refused = false,
         began = clock(), read_at = false, was_read = false, problem = false, stopped = false, used_at = core.now(),
         locks = {}, lock_count = 0, lane_count = 0,
-        revision = 0, gone = {}, gone_before = 0,   -- gone: list of { path =, revision = }; older ones than gone_before are forgotten
+        -- gone: list of { path =, revision = }; older ones than gone_before are forgotten
+        revision = 0, gone = {}, gone_before = 0,
         epoch = format("%x-%x", floor(clock() * 1000) % 4294967296, floor(core.now() * 1000000) % 4294967296),
         viewers = {}, viewer_count = 0, touched = false, forget_at = core.now() + FORGET,
         messages = {}, message_count = 0            -- of the present revision: fields_of
@@ -169,8 +171,9 @@ end
 
 local function lane_json(lane)
     return {
-        name = text.clean(lane.name, NAME), node = lane.node, mode = lane.mode, identity = identity_of(lane), from = rounded(lane.from),
-        held = rounded(lane.held), ended = rounded(lane.ended), fate = lane.fate == "pending" and "ended" or lane.fate
+        name = text.clean(lane.name, NAME), node = lane.node, mode = lane.mode, identity = identity_of(lane),
+        from = rounded(lane.from),
+        held = rounded(lane.held), ended = rounded(lane.ended), fate = lane.fate
     }
 end
 
@@ -215,7 +218,8 @@ end
 local function frame(self)
     local state = self.client:state()
     local object = {
-        now = rounded(self.clock()), state = self.stopped and "closed" or state or "closed", process = text.clean(self.process, NAME),
+        now = rounded(self.clock()), state = self.stopped and "closed" or state or "closed",
+        process = text.clean(self.process, NAME),
         read_at = rounded(self.read_at or nil), problem = self.problem and text.clean(self.problem, 300) or nil,
         began = rounded(self.began), window = History.WINDOW, viewers = self.viewer_count, truncated = self.tree.truncated or nil,
         sessions = self.sessions and self.sessions.known and "known" or "unknown", own = own_json(self)
@@ -267,7 +271,8 @@ local function apply(self, changes, now)
     for path, state in pairs(changes) do
         local lock = self.locks[path]
         if not lock and state and not (state.kind == "free" and self.tree:is_parent(path)) then
-            lock = { path = path, history = History.new(now, self.was_read), revision = 0, kind = nil, state = nil, figures = nil, summary = nil, detail = nil }
+            -- and `kind`, `state`, `figures`; `summary` and `detail`, the JSON of the present revision
+            lock = { path = path, history = History.new(now, self.was_read), revision = 0 }
             self.locks[path] = lock
             self.lock_count = self.lock_count + 1
         end
@@ -468,8 +473,11 @@ end
 local function lock_json(self, path, is_detail)
     local lock = self.locks[path]
     if not lock then
-        return is_detail and encode { path = path, kind = "none", missing = true, holders = 0, waiters = 0, names = {}, contenders = {}, ended = {},
-            strip = {}, strays = 0, total = 0, figures = figures_json { rate = 0, wait = { count = 0 }, hold = { count = 0 } } } or nil
+        local figures = figures_json { rate = 0, wait = { count = 0 }, hold = { count = 0 } }
+        return is_detail and encode {
+            path = path, kind = "none", missing = true, holders = 0, waiters = 0, names = {}, contenders = {}, ended = {},
+            strip = {}, strays = 0, total = 0, figures = figures
+        } or nil
     end
     local cache = is_detail and "detail" or "summary"
     lock[cache] = lock[cache] or encode((is_detail and detail_of or summary_of)(lock))

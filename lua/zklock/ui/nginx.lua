@@ -6,15 +6,13 @@
 
 local App = require "zklock.ui.app"
 local Model = require "zklock.ui.model"
-local options = require "zklock.options"
-local node = require "zklock.node"
 local semaphore = require "ngx.semaphore"
 local words = require "zklock.inspect.words"
 local zklock = require "zklock"
 
 local ngx = ngx
 local concat = table.concat
-local error, ipairs, pairs, pcall, tostring, type = error, ipairs, pairs, pcall, tostring, type
+local ipairs, pairs, pcall, tostring, type = ipairs, pairs, pcall, tostring, type
 local format = string.format
 local exiting, timer_at = ngx.worker.exiting, ngx.timer.at
 
@@ -33,49 +31,12 @@ local function ask(address, word, timeout)
     local host = address.host:find ":" and format("[%s]", address.host) or address.host
     local connected, problem = link:connect(host, address.port)
     if not connected then
-        return nil, format("%s: %s", address.address, tostring(problem)), "unreachable"
+        return nil, format("%s: %s", address.address, tostring(problem)), words.UNREACHABLE
     end
     link:send(word)
     local text, _, part = link:receive "*a"
     link:close()
     return words.judge(address, word, text or part or "")
-end
-
---- Returns a check of a list that is not empty, as of zklock.options.
-local function list_of(expected, problem_of)
-    return function(value)
-        local fits = type(value) == "table" and value[1] ~= nil
-        for _, item in ipairs(fits and value or {}) do
-            fits = fits and not problem_of(item)
-        end
-        return fits, fits and value or expected
-    end
-end
-
-local SCHEMA = {
-    paths = { list_of("a list of paths of ZooKeeper", node.read_problem) },
-    hosts = { list_of("a list of names", function(host)
-        return type(host) ~= "string"
-    end) },
-    client = { function(value)
-        local fits = type(value) == "table" and type(value.pollfd) == "function"
-        return fits, fits and value or "a client"
-    end }
-}
-
---- Checks the settings of serve. Returns them and the client; raises at the caller of zklock.ui.serve.
-local function read(settings)
-    local found, wrong = options.read(settings, SCHEMA)
-    local client = found and (found.client or zklock._only_shared())
-    if found and not found.paths then
-        wrong = "option 'paths' is missing: a list of paths of ZooKeeper"
-    elseif found and not client then
-        wrong = "option 'client' is missing: this worker has no client of zklock.shared, or several"
-    end
-    if wrong then
-        error("zklock.ui.serve: " .. wrong, 4)
-    end
-    return found, client
 end
 
 --- Starts the poller of a model. Returns false if nginx starts no timer.
@@ -157,15 +118,8 @@ local function stream(model, path)
     model:remove_viewer(viewer)
 end
 
---- See zklock.ui.serve.
-function serving.serve(settings)
-    if exiting() then -- on a connection that was kept from before: the next one reaches the next worker
-        ngx.status = 503
-        ngx.header["Retry-After"] = "1"
-        return ngx.say "this worker of nginx ends"
-    end
-    local client
-    settings, client = read(settings)
+--- Answers the request.
+local function answer(client, settings)
     local view, message = view_of(client, settings)
     if not view then
         ngx.status = 503
@@ -189,6 +143,23 @@ function serving.serve(settings)
     end
     ngx.header["Content-Length"] = #response.body
     ngx.print(response.body)
+end
+
+--- See zklock.ui.serve, which has checked the settings.
+-- @treturn string|nil what is wrong with the settings
+function serving.serve(settings)
+    if exiting() then -- on a connection that was kept from before: the next one reaches the next worker
+        ngx.status = 503
+        ngx.header["Retry-After"] = "1"
+        ngx.say "this worker of nginx ends"
+        return nil
+    end
+    local client = settings.client or zklock._only_shared()
+    if not client then
+        return "option 'client' is missing: this worker has no client of zklock.shared, or several"
+    end
+    answer(client, settings)
+    return nil
 end
 
 return serving

@@ -43,7 +43,8 @@ header { position: sticky; top: 0; z-index: 3; background: var(--card); border-b
 .status[data-state="away"]::before { background: var(--lost); border-radius: 2px; transform: rotate(45deg); }
 .status span { white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 .push { margin-left: auto; display: flex; gap: 4px; }
-.quiet { border: 1px solid var(--line); background: transparent; border-radius: 6px; padding: 4px 10px; min-height: 32px; cursor: pointer; }
+.quiet { border: 1px solid var(--line); background: transparent; border-radius: 6px; padding: 4px 10px; min-height: 32px;
+  cursor: pointer; }
 .quiet:hover { background: var(--faint); }
 .danger { border: 1px solid var(--lost); color: var(--lost-text); }
 main { max-width: 1320px; margin: auto; padding: 16px; }
@@ -74,7 +75,8 @@ h2 { font-size: 15px; margin: 0; }
 .card > .head p, .card > p { margin: 0; color: var(--muted); font-size: 13px; }
 .card > p { padding: 14px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th { text-align: left; font-weight: 500; color: var(--muted); font-size: 12.5px; padding: 0; background: var(--card); white-space: nowrap; }
+th { text-align: left; font-weight: 500; color: var(--muted); font-size: 12.5px; padding: 0; background: var(--card);
+  white-space: nowrap; }
 .locks { table-layout: fixed; }
 .locks thead th { border-bottom: 1px solid var(--line); }
 th button { all: unset; display: block; box-sizing: border-box; width: 100%; padding: 9px 8px; cursor: pointer; overflow: hidden;
@@ -90,16 +92,18 @@ td { padding: 0 8px; border-top: 1px solid var(--faint); }
 td:first-child, th:first-child button, .plain-head th:first-child { padding-left: 14px; }
 .locks tbody tr:hover td { background: var(--faint); }
 .locks td.path { direction: ltr; }
-.locks td a { display: block; overflow: hidden; text-overflow: ellipsis; text-decoration: none; font-weight: 500; line-height: 1.5; }
+.locks td a { display: block; overflow: hidden; text-overflow: ellipsis; text-decoration: none; font-weight: 500;
+  line-height: 1.5; }
 .locks td a:hover { text-decoration: underline; }
 .locks td a:focus-visible { outline-offset: -2px; }
 .sub { display: none; color: var(--muted); font-size: 13px; overflow: hidden; text-overflow: ellipsis; }
 .num, th.num button { text-align: right; }
 .space td { border: 0; padding: 0; height: auto; }
+.red { color: var(--lost-text); }
 bdi, .mono { unicode-bidi: isolate; }
 .mono { font-family: ui-monospace, "Cascadia Mono", Menlo, monospace; font-size: 12.5px; overflow-wrap: anywhere; }
-.tag { display: inline-block; border: 1px solid var(--line); border-radius: 10px; padding: 0 8px; font-size: 12.5px; line-height: 20px;
-  color: var(--muted); white-space: nowrap; }
+.tag { display: inline-block; border: 1px solid var(--line); border-radius: 10px; padding: 0 8px; font-size: 12.5px;
+  line-height: 20px; color: var(--muted); white-space: nowrap; }
 .tag.hold { color: var(--hold-text); border-color: currentColor; }
 .tag.wait { color: var(--wait-text); border-color: currentColor; }
 .tag.lost { color: var(--lost-text); border-color: currentColor; }
@@ -125,7 +129,8 @@ bdi, .mono { unicode-bidi: isolate; }
 .legend { display: flex; gap: 4px 16px; flex-wrap: wrap; padding: 8px 14px 12px; color: var(--muted); font-size: 12.5px; }
 .legend span::before { content: ""; display: inline-block; width: 22px; height: 11px; margin-right: 6px; border-radius: 2px;
   vertical-align: -1px; background: var(--hold); }
-.legend .wait::before { height: 7px; vertical-align: 1px; background: repeating-linear-gradient(135deg, var(--wait) 0 4px, transparent 4px 7px); }
+.legend .wait::before { height: 7px; vertical-align: 1px; 
+  background: repeating-linear-gradient(135deg, var(--wait) 0 4px, transparent 4px 7px); }
 .legend .lost::before { background: var(--lost); }
 .legend .gone::before { background: var(--gone); }
 .queue td { padding-top: 7px; padding-bottom: 7px; vertical-align: top; }
@@ -136,16 +141,18 @@ bdi, .mono { unicode-bidi: isolate; }
 .blank strong { display: block; color: var(--text); font-size: 16px; margin-bottom: 4px; overflow-wrap: anywhere; }
 .loading { height: 44px; margin: 0 14px; border-top: 1px solid var(--faint); background:
   linear-gradient(var(--faint), var(--faint)) 0 50% / 45% 12px no-repeat; }
-.old .tiles, .old .card { opacity: .62; }
-footer { max-width: 1320px; margin: 0 auto; padding: 4px 16px 28px; color: var(--muted); font-size: 12.5px; overflow-wrap: anywhere; }
+.old .tile, .old .card { filter: grayscale(1); border-style: dashed; }
+footer { max-width: 1320px; margin: 0 auto; padding: 4px 16px 28px; color: var(--muted); font-size: 12.5px;
+  overflow-wrap: anywhere; }
 kbd { font: inherit; border: 1px solid var(--line); border-radius: 4px; padding: 0 5px; background: var(--card); }
-dialog { border: 1px solid var(--line); border-radius: 10px; background: var(--card); color: var(--text); max-width: min(460px, 92vw);
-  padding: 18px; overflow-wrap: anywhere; }
+dialog { border: 1px solid var(--line); border-radius: 10px; background: var(--card); color: var(--text); padding: 18px;
+  max-width: min(460px, 92vw); overflow-wrap: anywhere; }
 dialog::backdrop { background: rgb(0 0 0 / .5); }
 dialog p { margin: 8px 0 16px; }
 dialog .row { justify-content: flex-end; }
 .plain table { background: var(--card); border: 1px solid var(--line); }
 .plain th, .plain td { padding: 7px 10px; overflow-wrap: anywhere; }
+@media (max-width: 1240px) { .w3 { display: none; } }
 @media (max-width: 1000px) { .w2 { display: none; } }
 @media (max-width: 680px) {
   main { padding: 12px; }
@@ -171,7 +178,8 @@ dialog .row { justify-content: flex-end; }
 <a class="skip" href="#main" id="skip"></a>
 <header>
 <div class="bar">
-<a class="brand" href="#/"><svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 7V5a4 4 0 0 1 8 0v2h1v8H3V7zm2 0h4V5a2 2 0 0 0-4 0z"/></svg>zklock</a>
+<a class="brand" href="#/"><svg viewBox="0 0 16 16" aria-hidden="true"><path
+ d="M4 7V5a4 4 0 0 1 8 0v2h1v8H3V7zm2 0h4V5a2 2 0 0 0-4 0z"/></svg>zklock</a>
 <div class="status" id="status" role="status" data-state="wait"><span id="status-text"></span></div>
 <div class="push">
 <button class="quiet" id="language" type="button"></button>
@@ -210,7 +218,8 @@ dialog .row { justify-content: flex-end; }
 <div class="card" id="ended-card"><div class="head"><h2 data-text="ended"></h2><p data-text="endedNote"></p></div>
 <table class="queue"><thead class="plain-head"><tr id="ended-columns"></tr></thead><tbody id="ended-rows"></tbody></table></div>
 </section>
-<div class="card" id="own" hidden><div class="head"><h2 id="own-title"></h2><p data-text="ownNote"></p></div><p id="own-text"></p></div>
+<div class="card" id="own" hidden><div class="head"><h2 id="own-title"></h2><p data-text="ownNote"></p></div>
+<p id="own-text"></p></div>
 </main>
 <footer><p id="hints"></p><p id="source"></p></footer>
 <dialog id="confirm" aria-labelledby="confirm-title"><h2 id="confirm-title" data-text="revoke"></h2><p id="confirm-text"></p>
@@ -228,30 +237,37 @@ en: {
   staleNote: "The server has no answer from ZooKeeper: {1}. What you see is from {0}.",
   staleFirst: "The server has no answer from ZooKeeper yet: {0}",
   closedNote: "The server has ended this view. What you see is from {0}.",
-  loginNote: "Open the address that zklock ui has printed. Its token can be used once.", full: "Too many viewers. Trying again.",
+  loginNote: "Open the address that zklock ui has printed. Its token can be used once.",
   truncated: "There are more than 5000 directories: some locks are not shown.",
   columns: { path: "Lock", kind: "Kind", state: "State", holder: "Held by", since: "For", waiters: "Waiting", rate: "Grants/s",
     wait: "Wait 99 %", hold: "Hold 99 %", strip: "Last 5 minutes" },
   kinds: { mutex: "mutex", rwlock: "read/write", semaphore: "semaphore", latch: "latch", free: "–", none: "–" },
+  trouble: { lost: "lost", away: "away", stray: "stray", long: "long" },
   free: "free", held: "held", holding: "{0} hold", of: "{0} of {1}", leftOf: "{0} of {1} left", open: "open", more: "+{0}",
   filters: { any: "All", held: "Held", queue: "With a queue", bad: "Trouble" },
-  tiles: { locks: "Locks", held: "Held", waiting: "Waiting", rate: "Grants per second", lost: "Lost in 5 minutes", long: "Held for long" },
+  tiles: { locks: "Locks", held: "Held", waiting: "Waiting", rate: "Grants per second", lost: "Lost in 5 minutes",
+  long: "Held for long" },
   shown: "{0} of {1}", noLocks: "No locks below {0}",
-  noLocksText: "A lock appears here as soon as a program asks for it.", noMatch: "Nothing matches", noMatchText: "Escape clears the search.",
-  waitingCount: "{0} waiting", since: "for {0}", long: "held for longer than 99 % of its holds", lostTag: "lost {0} ago",
+  noLocksText: "A lock appears here as soon as a program asks for it.", noMatch: "Nothing matches",
+  noMatchText: "Escape clears the search.",
+  waitingCount: "{0} waiting", long: "held for longer than 99 % of its holds", lostTag: "lost {0} ago",
   awayTag: "a holder's client is not connected", strays: "{0} strays",
-  holdFor: "Held for", queueLength: "Waiting", waitTile: "Wait: half / 99 %", holdTile: "Hold: half / 99 %", rateTile: "Grants per second",
+  holdFor: "Held for", queueLength: "Waiting", waitTile: "Wait: half / 99 %", holdTile: "Hold: half / 99 %",
+  rateTile: "Grants per second",
   observed: "Seen since {0}, at most one reading a second: shorter holds can be missed.",
   minutes: "The last 5 minutes", legend: { hold: "holds", wait: "waits", lost: "lost", gone: "ended: released or lost" },
-  lanesLabel: "Lanes of {0} contenders in the last 5 minutes. The tables below say the same in words.", nowMark: "now", ago: "−{0} min",
+  lanesLabel: "Lanes of {0} contenders in the last 5 minutes. The tables below say the same in words.", nowMark: "now",
+  ago: "−{0} min",
   queue: "Queue", queueNote: "{0} contenders, the first {1} are shown", nobody: "Nobody holds this lock, and nobody waits for it.",
-  queueColumns: ["No.", "State", "Identity", "Since", "Session", "Node"], holds: "holds", pending: "prepared", waits: "waits for {0}",
+  queueColumns: ["No.", "State", "Identity", "Since", "Session", "Node"], holds: "holds", pending: "prepared",
+  waits: "waits for {0}",
   waitsPermit: "next: waits for a permit", ahead: "{0} ahead", reads: "shared", permit: "permit", asked: "asked to release",
   sessions: { connected: "connected", disconnected: "not connected", unknown: "unknown", gone: "ended" },
   stray: { persistent: "stray: persistent node", gone: "stray: its session has ended" },
   ended: "Ended in the last 5 minutes", endedNote: "Who gave the lock back, gave up, or lost it.",
   endedColumns: ["End", "Identity", "Waited", "Held", "When"],
-  fates: { left: "gave up waiting", served: "got its permits", released: "released", lost: "lost: its session ended while it held",
+  fates: { left: "gave up waiting", brief: "held too briefly to be seen, or gave up", served: "got its permits",
+  released: "released", pending: "ended", lost: "lost: its session ended while it held",
     ended: "ended: released or lost is unknown" },
   agoText: "{0} ago", unknown: "(unknown)", revoke: "Ask to release", cancel: "Cancel", ask: "Ask the holders",
   confirm: "Ask the holders of {0} to release it? A program may ignore this, or stop its work in the middle of it.",
@@ -260,7 +276,7 @@ en: {
   ownText: "holds {0}, waits for {1}, handoffs {2}, losses {3}", lease: "lease of {0}: {1} left",
   hints: ["search", "next, previous", "back"], source: "Served by {0} · viewers: {1} · read at {2}", sessionsUnknown:
     "The servers do not tell about sessions (words cons, dump): a lost lock looks like a released one.",
-  units: ["{0} ms", "{0} s", "{0} min", "{0} h", "{0} d"], busy: "changes"
+  units: ["{0} ms", "{0} s", "{0} min", "{0} h", "{0} d"]
 },
 zh: {
   skip: "跳到正文", locks: "锁", search: "按路径、类型或持有者搜索", all: "← 所有锁", language: "EN", languageLabel: "Switch to English",
@@ -268,16 +284,17 @@ zh: {
   live: "实时", loading: "加载中…", away: "与服务器断开", stale: "无法连接 ZooKeeper", closed: "已结束", reading: "等待 ZooKeeper", login: "需要令牌",
   awayNote: "本页与服务器断开，正在自动重连。显示的是 {0} 的内容。", staleNote: "服务器收不到 ZooKeeper 的回答：{1}。显示的是 {0} 的内容。",
   staleFirst: "服务器尚未收到 ZooKeeper 的回答：{0}", closedNote: "服务器已结束此视图。显示的是 {0} 的内容。",
-  loginNote: "请打开 zklock ui 输出的地址。其中的令牌只能使用一次。", full: "查看者过多，正在重试。",
+  loginNote: "请打开 zklock ui 输出的地址。其中的令牌只能使用一次。",
   truncated: "目录超过 5000 个：部分锁未显示。",
   columns: { path: "锁", kind: "类型", state: "状态", holder: "持有者", since: "时长", waiters: "等待", rate: "授予/秒", wait: "等待 99 %",
     hold: "持有 99 %", strip: "最近 5 分钟" },
   kinds: { mutex: "互斥锁", rwlock: "读写锁", semaphore: "信号量", latch: "门闩", free: "–", none: "–" },
+  trouble: { lost: "丢失", away: "离线", stray: "遗留", long: "过久" },
   free: "空闲", held: "被持有", holding: "{0} 个持有", of: "{0} / {1}", leftOf: "剩 {0} / {1}", open: "已打开", more: "+{0}",
   filters: { any: "全部", held: "被持有", queue: "有排队", bad: "异常" },
   tiles: { locks: "锁", held: "被持有", waiting: "等待", rate: "每秒授予", lost: "5 分钟内丢失", long: "持有过久" },
   shown: "{0} / {1}", noLocks: "{0} 之下没有锁", noLocksText: "一旦有程序请求锁，就会出现在这里。", noMatch: "没有匹配项", noMatchText: "按 Esc 清除搜索。",
-  waitingCount: "{0} 个等待", since: "已 {0}", long: "比 99 % 的持有更久", lostTag: "{0} 前丢失", awayTag: "有持有者的客户端未连接",
+  waitingCount: "{0} 个等待", long: "比 99 % 的持有更久", lostTag: "{0} 前丢失", awayTag: "有持有者的客户端未连接",
   strays: "{0} 个遗留节点", holdFor: "已持有", queueLength: "等待", waitTile: "等待：中位 / 99 %", holdTile: "持有：中位 / 99 %", rateTile: "每秒授予",
   observed: "自 {0} 起观察，每秒最多读取一次：更短的持有可能看不到。",
   minutes: "最近 5 分钟", legend: { hold: "持有", wait: "等待", lost: "丢失", gone: "结束：释放或丢失" },
@@ -288,13 +305,14 @@ zh: {
   sessions: { connected: "已连接", disconnected: "未连接", unknown: "未知", gone: "已结束" },
   stray: { persistent: "遗留：持久节点", gone: "遗留：会话已结束" },
   ended: "最近 5 分钟内结束", endedNote: "谁释放、放弃或丢失了锁。", endedColumns: ["结局", "标识", "等待", "持有", "何时"],
-  fates: { left: "放弃等待", served: "获得许可", released: "已释放", lost: "丢失：持有期间会话结束", ended: "结束：不知是释放还是丢失" },
+  fates: { left: "放弃等待", brief: "持有太短未被看到，或已放弃", served: "获得许可", released: "已释放", pending: "已结束", lost: "丢失：持有期间会话结束",
+  ended: "结束：不知是释放还是丢失" },
   agoText: "{0} 前", unknown: "（未知）", revoke: "请求释放", cancel: "取消", ask: "请求持有者",
   confirm: "请求 {0} 的持有者释放它？程序可以忽略请求，也可能中途停止工作。", asked_n: "已请求 {0} 个持有者释放 {1}。", refused: "未请求：{0}",
   own: "仅进程 {0} 可见", ownNote: "其他进程看不到的内容：提供本页的程序自己的锁。", ownText: "持有 {0}，等待 {1}，移交 {2}，丢失 {3}",
   lease: "{0} 的租约：剩余 {1}", hints: ["搜索", "下一个、上一个", "返回"], source: "由 {0} 提供 · 查看者：{1} · 读取于 {2}",
   sessionsUnknown: "服务器不提供会话信息（cons、dump）：丢失的锁与释放的锁看起来一样。",
-  units: ["{0} 毫秒", "{0} 秒", "{0} 分", "{0} 小时", "{0} 天"], busy: "变化"
+  units: ["{0} 毫秒", "{0} 秒", "{0} 分", "{0} 小时", "{0} 天"]
 }};
 
 const WINDOW = 300, SILENCE = 25000, $ = (id) => document.getElementById(id);
@@ -343,7 +361,10 @@ function stateText(item) {
   if (item.holders === 0) return T.free;
   return item.holders === 1 ? T.held : fill(T.holding, item.holders);
 }
-const holderText = (item) => item.names.join(", ") + (item.holders > item.names.length ? " " + fill(T.more, item.holders - item.names.length) : "");
+function holderText(item) {
+  const more = item.holders - item.names.length;
+  return item.names.join(", ") + (more > 0 ? " " + fill(T.more, more) : "");
+}
 
 // The connection --------------------------------------------------------------------------------------------------------
 
@@ -428,7 +449,8 @@ function drawStatus() {
   $("notice").classList.toggle("bad", bad);
   write($("notice"), note);
   document.body.classList.toggle("old", state === "away" || state === "stale");
-  write($("source"), frame ? fill(T.source, frame.process, frame.viewers, at) + (frame.sessions === "known" ? "" : " · " + T.sessionsUnknown) : "");
+  const unknown = frame && frame.sessions !== "known" ? " · " + T.sessionsUnknown : "";
+  write($("source"), frame ? fill(T.source, frame.process, frame.viewers, at) + unknown : "");
 }
 function tile(parent, key, label, value, className) {
   let box = parent.querySelector(`[data-key="${key}"]`);
@@ -444,7 +466,7 @@ function tile(parent, key, label, value, className) {
 // The list
 
 const COLUMNS = [
-  ["path", "", "", (a) => a.path], ["kind", "96px", "w2", (a) => a.kind], ["state", "92px", "w1", (a) => a.holders],
+  ["path", "", "", (a) => a.path], ["kind", "96px", "w3", (a) => a.kind], ["state", "136px", "w1", (a) => a.holders],
   ["holder", "18%", "w1", (a) => a.names[0] || "\uffff"], ["since", "72px", "w1", (a) => a.since ?? Infinity],
   ["waiters", "80px", "num", (a) => -a.waiters], ["rate", "84px", "num w2", (a) => -a.figures.rate],
   ["wait", "92px", "num w2", (a) => -(a.figures.wait.p99 ?? -1)], ["hold", "92px", "num w2", (a) => -(a.figures.hold.p99 ?? -1)],
@@ -477,7 +499,8 @@ function buildColumns() {
 function markSort() {
   COLUMNS.forEach(([key], index) => {
     const cell = $("columns").children[index];
-    if (key === sortKey) cell.setAttribute("aria-sort", sortDown ? "descending" : "ascending"); else cell.removeAttribute("aria-sort");
+    if (key === sortKey) cell.setAttribute("aria-sort", sortDown ? "descending" : "ascending");
+    else cell.removeAttribute("aria-sort");
   });
 }
 function buildFilters() {
@@ -522,21 +545,25 @@ function makeRow(item) {
   }
   const anchor = make("a"), label = name(item.path);
   anchor.href = "#/lock/" + encodeURIComponent(item.path); anchor.title = item.path; anchor.append(label);
-  row.sub = make("span", "sub"); row.strip = make("div", "strip");
+  row.sub = make("span", "sub"); row.text = make("span"); row.small = make("span", "red");
+  row.sub.append(row.text, row.small);
+  row.strip = make("div", "strip");
   row.cells.path.append(anchor, row.sub); row.cells.strip.append(row.strip);
-  row.cells.holder.append(name("")); row.tag = make("span", "tag"); row.cells.state.append(row.tag);
-  row.bad = make("span", "tag lost");
+  row.cells.holder.append(name("")); row.tag = make("span", "tag"); row.bad = make("span", "tag lost");
+  row.cells.state.append(row.tag, " ", row.bad);
   return row;
 }
 function updateRow(row, item) {
   const age = item.since === undefined ? "–" : duration(now() - item.since), holders = holderText(item);
   write(row.cells.since, age);
-  write(row.sub, item.holders ? holders + " · " + age : stateText(item));
-  const trouble = isLost(item) ? T.legend.lost : isLong(item) ? duration(now() - item.since) : "";
+  write(row.text, item.holders ? holders + " · " + age : stateText(item));
+  const trouble = isLost(item) ? "lost" : item.away ? "away" : item.strays ? "stray" : isLong(item) ? "long" : "";
   drawStrip(row.strip, item.strip);
-  row.tag.className = "tag" + (trouble || item.away || item.strays ? " lost" : item.holders ? " hold" : "");
-  row.tag.title = isLong(item) ? T.long : "";
-  write(row.tag, isLost(item) ? T.legend.lost : stateText(item));
+  row.tag.className = "tag" + (item.holders ? " hold" : "");
+  write(row.tag, stateText(item));
+  row.bad.hidden = !trouble;
+  write(row.bad, trouble ? T.trouble[trouble] : "");
+  row.small.textContent = trouble ? " · " + T.trouble[trouble] : "";
   if (row.item === item && row.language === language) return;
   row.item = item; row.language = language;
   write(row.cells.kind, T.kinds[item.kind] || item.kind);
@@ -587,13 +614,17 @@ function drawList() {
 
 // Only the rows in the window exist: a thousand locks scroll like ten.
 const above = make("tr", "space"), below = make("tr", "space");
-for (const row of [above, below]) { const cell = make("td"); cell.colSpan = COLUMNS.length; row.append(cell); row.setAttribute("aria-hidden", "true"); }
+for (const row of [above, below]) {
+  const cell = make("td");
+  cell.colSpan = COLUMNS.length; row.append(cell); row.setAttribute("aria-hidden", "true");
+}
 let rowHeight = 45;
 function drawRows() {
   const body = $("rows"), top = body.getBoundingClientRect().top;
   const height = matchMedia("(max-width: 680px)").matches ? 61 : 45;
   if (height !== rowHeight) rowHeight = height;
-  const first = Math.max(0, Math.floor(-top / rowHeight) - 8), last = Math.min(order.length, Math.ceil((innerHeight - top) / rowHeight) + 8);
+  const first = Math.max(0, Math.floor(-top / rowHeight) - 8);
+  const last = Math.min(order.length, Math.ceil((innerHeight - top) / rowHeight) + 8);
   const kept = new Set(), wanted = [];
   const focused = document.activeElement && document.activeElement.closest ? document.activeElement.closest("tr") : null;
   for (let index = first; index < last; index++) {
@@ -647,7 +678,9 @@ function drawLock() {
   tile(tiles, "queue", T.queueLength, String(item.waiters)); tile(tiles, "rate", T.rateTile, rateText(item.figures.rate));
   tile(tiles, "wait", T.waitTile, pair(item.figures.wait)); tile(tiles, "hold", T.holdTile, pair(item.figures.hold));
   drawLanes(item);
-  if (drawnLock !== item || drawnLanguage !== language) { drawQueue(item); drawEnded(item); drawnLock = item; drawnLanguage = language; }
+  if (drawnLock !== item || drawnLanguage !== language) {
+    drawQueue(item); drawEnded(item); drawnLock = item; drawnLanguage = language;
+  }
   for (const cell of document.querySelectorAll("[data-at]")) {
     write(cell, fill(cell.dataset.form === "ago" ? T.agoText : "{0}", duration(now() - Number(cell.dataset.at))));
   }
@@ -720,7 +753,10 @@ function drawLane(lane, pieces, time) {
       const id = one.node + kind;
       wanted.add(id);
       let part = parts.get(id);
-      if (!part) { part = kind === "mark" ? make("b", "", "✕ " + T.legend.lost) : make("i"); parts.set(id, part); track.append(part); }
+      if (!part) {
+        part = kind === "mark" ? make("b", "", "✕ " + T.legend.lost) : make("i");
+        parts.set(id, part); track.append(part);
+      }
       if (kind === "mark") {
         const at = 100 * (1 - (time - end) / WINDOW);
         part.hidden = at < 0;
@@ -799,7 +835,8 @@ function applyTheme() {
   if (theme === "auto") delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = theme;
   write($("theme"), T.theme[theme]);
 }
-$("language").addEventListener("click", () => { language = language === "zh" ? "en" : "zh"; store.set("language", language); applyLanguage(); });
+$("language").addEventListener("click", () => { language = language === "zh" ? "en" : "zh"; store.set("language", language);
+  applyLanguage(); });
 $("theme").addEventListener("click", () => {
   theme = { auto: "light", light: "dark", dark: "auto" }[theme]; store.set("theme", theme); applyTheme();
 });
@@ -814,7 +851,8 @@ function route() {
   shownPath = path;
   $("list").hidden = path !== null; $("lock").hidden = path === null;
   if (changed) {
-    lock = null; drawnLock = null; lanes.clear(); $("lanes").replaceChildren(); locks.clear(); rows.clear(); $("rows").replaceChildren();
+    lock = null; drawnLock = null; lanes.clear(); $("lanes").replaceChildren(); locks.clear(); rows.clear();
+    $("rows").replaceChildren();
     order = null; loaded = false; $("lock-tags").replaceChildren(); delete $("lock-tags").dataset.key;
     $("lock-tiles").replaceChildren(); $("queue-rows").replaceChildren(); $("ended-rows").replaceChildren();
     document.title = path === null ? "zklock" : path + " – zklock";

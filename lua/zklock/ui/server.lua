@@ -31,8 +31,8 @@ local OWNER_ONLY = 384
 local REASONS = {
     [200] = "OK", [204] = "No Content", [304] = "Not Modified", [400] = "Bad Request", [401] = "Unauthorized", [403] = "Forbidden",
     [404] = "Not Found", [405] = "Method Not Allowed", [408] = "Request Timeout", [413] = "Content Too Large",
-    [421] = "Misdirected Request", [431] = "Request Header Fields Too Large", [500] = "Internal Server Error", [502] = "Bad Gateway",
-    [503] = "Service Unavailable", [505] = "HTTP Version Not Supported"
+    [421] = "Misdirected Request", [431] = "Request Header Fields Too Large", [500] = "Internal Server Error",
+    [502] = "Bad Gateway", [503] = "Service Unavailable", [505] = "HTTP Version Not Supported"
 }
 
 local Server = {}
@@ -262,7 +262,8 @@ end
 -- @treturn string|nil message
 function Server.start(app, address, report)
     local self = setmetatable({
-        app = app, model = app.model, report = report, connections = {}, count = 0, is_pipe = address.path ~= nil, path = address.path
+        app = app, model = app.model, report = report, connections = {}, count = 0, is_pipe = address.path ~= nil,
+        path = address.path
     }, Server)
     local ok, problem
     if address.path then
@@ -357,7 +358,7 @@ function Server.ask(address, word, timeout)
     if outcome == "answer" then
         return words.judge(address, word, concat(parts))
     end
-    return nil, format("%s does not answer", address.address), "unreachable"
+    return nil, format("%s does not answer", address.address), words.UNREACHABLE
 end
 
 return Server

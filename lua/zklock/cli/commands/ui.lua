@@ -1,14 +1,14 @@
 --- zklock ui: shows locks live in a browser.
 --
--- Listens on the local machine or on a unix socket unless told otherwise. Elsewhere a viewer must know a token: it is in the part of
--- the printed address that browsers do not send, and can be used once.
+-- Listens on the local machine or on a unix socket unless told otherwise. Elsewhere a viewer must know a token: it is in the part
+-- of the printed address that browsers do not send, and can be used once.
 
 local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 
-local coroutine, io, ipairs, os, pcall, require, tonumber, tostring, type =
-    coroutine, io, ipairs, os, pcall, require, tonumber, tostring, type
+local coroutine, io, ipairs, os, pcall, require, tonumber, tostring =
+    coroutine, io, ipairs, os, pcall, require, tonumber, tostring
 local format = string.format
 
 local ADDRESS, PORT = "127.0.0.1", 8420
@@ -47,7 +47,8 @@ function ui.define(parser)
     parser:argument "paths":argname "PATH":args "*":description "Show the locks at these paths and below them (/)."
     parser:option "--listen":argname "<addr>":convert(read_address):description(
         format("Where to listen: host:port, or unix:/path (%s:%d). Port 0 is any free one.", ADDRESS, PORT))
-    parser:option "--host":argname "<name>":count "*":description "A name under which browsers may reach the server; can be repeated."
+    parser:option "--host":argname "<name>":count "*":description(
+        "A name under which browsers may reach the server; can be repeated.")
     parser:flag "--allow-revoke":description "Let viewers ask holders to release their locks."
     settings.define(parser)
 end

@@ -1,0 +1,6 @@
+---@meta zklock.ui
+
+---@type zklock.ui
+local ui = {}
+
+return ui

@@ -222,7 +222,7 @@ local function frame(self)
         process = text.clean(self.process, NAME),
         read_at = rounded(self.read_at or nil), problem = self.problem and text.clean(self.problem, 300) or nil,
         began = rounded(self.began), window = History.WINDOW, viewers = self.viewer_count, truncated = self.tree.truncated or nil,
-        sessions = self.sessions and self.sessions.known and "known" or "unknown", own = own_json(self)
+        sessions = self.sessions_at > 0 and (self.sessions_refused and "unknown" or "known") or nil, own = own_json(self)
     }
     object.paths = {}
     for index, path in ipairs(self.paths) do

@@ -129,7 +129,7 @@ bdi, .mono { unicode-bidi: isolate; }
 .legend { display: flex; gap: 4px 16px; flex-wrap: wrap; padding: 8px 14px 12px; color: var(--muted); font-size: 12.5px; }
 .legend span::before { content: ""; display: inline-block; width: 22px; height: 11px; margin-right: 6px; border-radius: 2px;
   vertical-align: -1px; background: var(--hold); }
-.legend .wait::before { height: 7px; vertical-align: 1px; 
+.legend .wait::before { height: 7px; vertical-align: 1px;
   background: repeating-linear-gradient(135deg, var(--wait) 0 4px, transparent 4px 7px); }
 .legend .lost::before { background: var(--lost); }
 .legend .gone::before { background: var(--gone); }
@@ -233,10 +233,9 @@ en: {
   languageLabel: "切换到中文", theme: { auto: "Theme: auto", light: "Theme: light", dark: "Theme: dark" },
   live: "Live", loading: "Loading…", away: "Disconnected from the server", stale: "ZooKeeper is out of reach", closed: "Ended",
   reading: "Waiting for ZooKeeper", login: "Token needed",
-  awayNote: "This page has no connection to its server. It tries again by itself. What you see is from {0}.",
-  staleNote: "The server has no answer from ZooKeeper: {1}. What you see is from {0}.",
-  staleFirst: "The server has no answer from ZooKeeper yet: {0}",
-  closedNote: "The server has ended this view. What you see is from {0}.",
+  awayNote: "This page has no connection to its server. It tries again by itself.", closedNote: "The server has ended this view.",
+  staleNote: "The server has no answer from ZooKeeper: {0}.", seen: "What you see is from {0}.",
+  states: { connecting: "it is connecting", suspended: "the connection is lost", auth_failed: "the credentials are refused" },
   loginNote: "Open the address that zklock ui has printed. Its token can be used once.",
   truncated: "There are more than 5000 directories: some locks are not shown.",
   columns: { path: "Lock", kind: "Kind", state: "State", holder: "Held by", since: "For", waiters: "Waiting", rate: "Grants/s",
@@ -282,8 +281,9 @@ zh: {
   skip: "跳到正文", locks: "锁", search: "按路径、类型或持有者搜索", all: "← 所有锁", language: "EN", languageLabel: "Switch to English",
   theme: { auto: "主题：自动", light: "主题：浅色", dark: "主题：深色" },
   live: "实时", loading: "加载中…", away: "与服务器断开", stale: "无法连接 ZooKeeper", closed: "已结束", reading: "等待 ZooKeeper", login: "需要令牌",
-  awayNote: "本页与服务器断开，正在自动重连。显示的是 {0} 的内容。", staleNote: "服务器收不到 ZooKeeper 的回答：{1}。显示的是 {0} 的内容。",
-  staleFirst: "服务器尚未收到 ZooKeeper 的回答：{0}", closedNote: "服务器已结束此视图。显示的是 {0} 的内容。",
+  awayNote: "本页与服务器断开，正在自动重连。", closedNote: "服务器已结束此视图。",
+  staleNote: "服务器收不到 ZooKeeper 的回答：{0}。", seen: "显示的是 {0} 的内容。",
+  states: { connecting: "正在连接", suspended: "连接已断开", auth_failed: "凭据被拒绝" },
   loginNote: "请打开 zklock ui 输出的地址。其中的令牌只能使用一次。",
   truncated: "目录超过 5000 个：部分锁未显示。",
   columns: { path: "锁", kind: "类型", state: "状态", holder: "持有者", since: "时长", waiters: "等待", rate: "授予/秒", wait: "等待 99 %",
@@ -432,13 +432,13 @@ function draw() {
 
 function drawStatus() {
   let state = "wait", text = T.loading, note = "", bad = false;
-  const at = clockText(frame && frame.read_at);
+  const at = clockText(frame && frame.read_at), seen = frame && frame.read_at ? " " + fill(T.seen, at) : "";
   if (link === "login") { state = "away"; text = T.login; note = T.loginNote; bad = true;
-  } else if (link === "away") { state = "away"; text = T.away; note = fill(T.awayNote, at); bad = true;
-  } else if (frame && frame.state === "closed") { state = "away"; text = T.closed; note = fill(T.closedNote, at); bad = true;
+  } else if (link === "away") { state = "away"; text = T.away; note = T.awayNote + seen; bad = true;
+  } else if (frame && frame.state === "closed") { state = "away"; text = T.closed; note = T.closedNote + seen; bad = true;
   } else if (frame && (frame.problem || frame.state !== "connected")) {
     state = "stale"; text = T.stale;
-    note = frame.read_at ? fill(T.staleNote, at, frame.problem || frame.state) : fill(T.staleFirst, frame.problem || frame.state);
+    note = fill(T.staleNote, frame.problem || T.states[frame.state] || frame.state) + seen;
   } else if (frame && !frame.read_at) { text = T.reading;
   } else if (frame && loaded) { state = "live"; text = T.live; }
   if (!note && frame && frame.truncated) note = T.truncated;
@@ -449,7 +449,7 @@ function drawStatus() {
   $("notice").classList.toggle("bad", bad);
   write($("notice"), note);
   document.body.classList.toggle("old", state === "away" || state === "stale");
-  const unknown = frame && frame.sessions !== "known" ? " · " + T.sessionsUnknown : "";
+  const unknown = frame && frame.sessions === "unknown" ? " · " + T.sessionsUnknown : "";
   write($("source"), frame ? fill(T.source, frame.process, frame.viewers, at) + unknown : "");
 }
 function tile(parent, key, label, value, className) {
@@ -546,7 +546,7 @@ function makeRow(item) {
   const anchor = make("a"), label = name(item.path);
   anchor.href = "#/lock/" + encodeURIComponent(item.path); anchor.title = item.path; anchor.append(label);
   row.sub = make("span", "sub"); row.text = make("span"); row.small = make("span", "red");
-  row.sub.append(row.text, row.small);
+  row.sub.append(row.small, row.text);
   row.strip = make("div", "strip");
   row.cells.path.append(anchor, row.sub); row.cells.strip.append(row.strip);
   row.cells.holder.append(name("")); row.tag = make("span", "tag"); row.bad = make("span", "tag lost");
@@ -563,7 +563,7 @@ function updateRow(row, item) {
   write(row.tag, stateText(item));
   row.bad.hidden = !trouble;
   write(row.bad, trouble ? T.trouble[trouble] : "");
-  row.small.textContent = trouble ? " · " + T.trouble[trouble] : "";
+  write(row.small, trouble ? T.trouble[trouble] + " · " : "");
   if (row.item === item && row.language === language) return;
   row.item = item; row.language = language;
   write(row.cells.kind, T.kinds[item.kind] || item.kind);
@@ -739,7 +739,9 @@ function lanesOf(item, oldest) {
     if (found.has(key)) found.get(key).push(one);
   };
   item.contenders.forEach(add);
-  item.ended.slice().reverse().forEach((one) => { if (one.ended > oldest) add(one); });
+  const past = item.ended.filter((one) => one.ended > oldest).reverse();
+  past.filter((one) => one.fate === "lost").forEach(add); // before all others that are gone
+  past.filter((one) => one.fate !== "lost").forEach(add);
   return found;
 }
 function drawLane(lane, pieces, time) {

@@ -16,7 +16,7 @@ local function start(path, words, options)
     end
     local process = commands.start(list, options)
     local line = process:line()
-    process.port = assert(tonumber(line and line:match "^http://[%d.]+:(%d+)/"), line)
+    process.port = assert(tonumber(line and line:match "^http://[^/:]+:(%d+)/"), line)
     process.token = line:match "#token=(%x+)$"
     return process
 end
@@ -127,6 +127,8 @@ describe("zklock ui", function()
     it("needs a token elsewhere than on the local machine, which works once", function()
         local process = start(fixture.directory(), { "--listen", "0.0.0.0:0" })
         assert.truthy(process.token)
+        local name = io.popen("uname -n"):read "*l" -- is in the address, so it is a name of the server
+        assert.equal(200, (send(process.port, ("GET / HTTP/1.1\r\nHost: %s\r\n\r\n"):format(name))))
         assert.equal(200, (get(process.port, "/"))) -- the page itself has no secret
         assert.equal(401, (get(process.port, "/?events")))
         assert.equal(403, (post(process.port, "/?login", ("0"):rep(32))))

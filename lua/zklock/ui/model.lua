@@ -410,7 +410,7 @@ function Model:run(idle, is_over)
             self.read_at, self.problem = self.clock(), false
             apply(self, changes, self.read_at)
         elseif code == "closed" or code == "forked" or code == "phase" or code == "auth_failed" then
-            self.stopped, self.problem = true, message
+            self.stopped, self.problem, self.problem_code = true, message, code
         else
             self.touched = self.touched or not self.problem
             self.problem = message

@@ -75,7 +75,7 @@ function Connection:answer(response, without_body)
     for _, header in ipairs(response.headers) do
         lines[#lines + 1] = format("%s: %s", header[1], header[2])
     end
-    if not response.events then
+    if not response.events and response.status ~= 204 and response.status ~= 304 then
         lines[#lines + 1] = format("Content-Length: %d", #body)
     end
     lines[#lines + 1] = "Connection: close\r\n\r\n"

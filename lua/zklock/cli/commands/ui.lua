@@ -68,9 +68,14 @@ local function is_local(address)
     return address.path ~= nil or address.host == "::1" or address.host:find "^127%." ~= nil
 end
 
+--- The name of this machine, if an address stands for all addresses of it.
+local function name_of(address, uv)
+    return address.path == nil and (address.host == "0.0.0.0" or address.host == "::") and uv.os_gethostname() or nil
+end
+
 --- The address for a browser.
-local function url_of(address, port)
-    local host = address.host:find ":" and format("[%s]", address.host) or address.host
+local function url_of(address, port, name)
+    local host = name or address.host:find ":" and format("[%s]", address.host) or address.host
     return format("http://%s:%d/", host, port)
 end
 
@@ -116,12 +121,12 @@ local function on_signal(uv, signals, fn)
 end
 
 --- Says where the view is, with a new token if one is needed.
-local function announce(context, app, address, port)
+local function announce(context, app, address, port, name)
     local output = context.output
     if address.path then
         output:line(format("listening on the unix socket %s", address.path))
     elseif app.login then
-        output:line(format("%s#token=%s", url_of(address, port), app:new_token()))
+        output:line(format("%s#token=%s", url_of(address, port, name), app:new_token()))
     else
         output:line(url_of(address, port))
     end
@@ -148,11 +153,13 @@ function ui.run(arguments, context)
     local model = Model.new(client, { paths = paths, sessions = function()
         return words.sessions(read.servers, WORD_TIMEOUT, Server.ask)
     end })
-    local server, port
+    local name, server, port = name_of(address, uv), nil, nil
+    local hosts = arguments.host or {}
+    hosts[#hosts + 1] = name
     local app = App.new(model, {
-        hosts = arguments.host, random = random, login = not is_local(address),
+        hosts = hosts, random = random, login = not is_local(address),
         on_login = function()
-            announce(context, server.app, address, port)
+            announce(context, server.app, address, port, name)
         end,
         revoke = arguments.allow_revoke and function(path)
             local state = model.locks[path].state
@@ -168,7 +175,7 @@ function ui.run(arguments, context)
     local ended_by
     if server then
         port = server.port
-        announce(context, app, address, port)
+        announce(context, app, address, port, name)
         local poll = on_signal(uv, context.signals, function(signal)
             if ENDING[signal] then
                 ended_by = signal
@@ -196,8 +203,10 @@ function ui.run(arguments, context)
     end
     if ended_by then
         return codes.of_signal(ended_by)
+    elseif not server then
+        return context:fail(codes.FAILED, "cannot listen: %s", tostring(wrong))
     end
-    return context:fail(codes.FAILED, "%s", server and tostring(wrong) or format("cannot listen: %s", tostring(wrong)))
+    return context:fail(codes.of(model.problem_code), "%s", tostring(wrong))
 end
 
 return ui

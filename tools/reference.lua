@@ -23,6 +23,7 @@ local PAGES = {
     ["docs/fencing.md"] = "fencing.md",
     ["docs/performance.md"] = "performance.md",
     ["docs/metrics.md"] = "metrics.md",
+    ["docs/live-view.md"] = "live-view.md",
     ["docs/command.md"] = "command.md",
     ["docs/guides.md"] = "guides.md",
     ["docs/reliability.md"] = "reliability.md",

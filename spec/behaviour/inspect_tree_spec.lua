@@ -119,6 +119,21 @@ describe("inspect.tree", function()
         assert.equal(200, tree.contender_count)
     end)
 
+    it("looks at so many directories, and at others when there is room", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        for index = 1, 60 do
+            assert(fixture.observer():create(("%s/%04d"):format(top, index)))
+        end
+        local tree = Tree.new(client, { top }, { directories = 50 })
+        follow(tree, 3)
+        assert.same({ 50, { [top] = true } }, { tree.count, tree.left_out })
+        for index = 1, 20 do
+            assert(fixture.observer():delete(("%s/%04d"):format(top, index)))
+        end
+        follow(tree, 3)
+        assert.same({ 41, {} }, { tree.count, tree.left_out })
+    end)
+
     it("reads everything again when its session has ended", function()
         local path = fixture.path()
         local client, link = fixture.client_behind_proxy { session_timeout = 30 }

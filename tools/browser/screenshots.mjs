@@ -1,9 +1,9 @@
-// The pictures of the live view in the documentation: screenshots.mjs DIRECTORY. Takes two minutes, in which the scene is played.
+// The pictures of the live view in the documentation: screenshots.mjs DIRECTORY. Takes three minutes, in which the scene is played.
 
 import { close, link, open, startScene, startView, until } from "./world.mjs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const directory = process.argv[2], minutes = 1.6;
+const directory = process.argv[2], minutes = 2.5;
 const view = await startView(["/locks"], { words: ["--allow-revoke"] });
 await startScene("/locks");
 await sleep(minutes * 60000);
@@ -17,10 +17,10 @@ async function picture(name, hash, settings = {}) {
   await page.close();
 }
 
-await picture("list", "#/", { width: 1180, height: 620 });
-await picture("lock", link("/locks/orders/checkout"), { width: 1180, height: 760 });
-await picture("lost", link("/locks/deploy"), { width: 1180, height: 700, scheme: "dark" });
+await picture("list", "#/", { width: 1280, height: 600 });
+await picture("lock", link("/locks/orders/checkout"), { width: 1280, height: 760 });
+await picture("lost", link("/locks/deploy"), { width: 1280, height: 640, scheme: "dark" });
 await picture("narrow", "#/", { width: 360, height: 700 });
-await picture("chinese", link("/locks/mail/connections"), { width: 1180, height: 760, language: "zh" });
+await picture("chinese", link("/locks/mail/connections"), { width: 1280, height: 760, language: "zh" });
 await close();
 process.exit(0);

@@ -5,7 +5,7 @@
 -- nothing is sent.
 --
 -- The memory is bounded: of each lock the first CONTENDERS contenders are kept, of a lock that exceeds what is left of
--- ALL_CONTENDERS the first FEW. More than DIRECTORIES directories are not looked at: then `truncated` is true.
+-- ALL_CONTENDERS the first FEW. More than DIRECTORIES directories are not looked at.
 --
 -- A request to release replaces the data of a node whose identity is known already: it is not noticed.
 
@@ -39,16 +39,19 @@ end
 --- Makes a tree that has read nothing yet.
 --
 -- Fields: `states` path -> lock state (without the kind "none"; `total` is the number of contenders, of which `contenders` has the
--- first ones), `unreadable` path -> true, `truncated`.
+-- first ones), `unreadable` path -> true, `left_out` path -> true: of directories in which some were left out, because there are
+-- too many.
 --
 -- @tparam Client client
 -- @tparam table paths list of absolute paths, which need not exist
--- @tparam number|nil interval seconds above 0, default 1
+-- @tparam table|nil settings `interval` seconds above 0, default 1; `directories` how many are looked at, default DIRECTORIES
 -- @treturn Tree
-function Tree.new(client, paths, interval)
+function Tree.new(client, paths, settings)
+    settings = settings or {}
     local self = setmetatable({
-        client = client, interval = interval or INTERVAL, roots = {}, directories = {}, count = 0, dirty = {}, states = {},
-        unreadable = {}, truncated = false, contender_count = 0, news = false, sweep_at = 0
+        client = client, interval = settings.interval or INTERVAL, most = settings.directories or DIRECTORIES,
+        roots = {}, directories = {}, count = 0, dirty = {}, states = {},
+        unreadable = {}, left_out = {}, contender_count = 0, news = false, sweep_at = 0
     }, Tree)
     for _, path in ipairs(paths) do
         if not self.directories[path] then
@@ -61,8 +64,7 @@ end
 
 --- Adds a directory that has not been read. Returns false if there are too many.
 function Tree:_add(path)
-    if self.count >= DIRECTORIES then
-        self.truncated = true
+    if self.count >= self.most then
         return false
     end
     self.count = self.count + 1
@@ -106,7 +108,7 @@ local function remove(self, path, changes)
     for _, watch in ipairs(directory.watches) do
         watch:cancel()
     end
-    self.directories[path], self.dirty[path], self.unreadable[path] = nil, nil, nil
+    self.directories[path], self.dirty[path], self.unreadable[path], self.left_out[path] = nil, nil, nil, nil
     self.count = self.count - 1
     set_state(self, path, nil, changes)
 end
@@ -201,19 +203,26 @@ local function refresh(self, paths)
                 return
             end
             local prefix, before = path == "/" and "/" or path .. "/", directory.children
-            directory.children = {}
+            directory.children, self.left_out[path] = {}, nil
+            local new = {}
             for _, name in ipairs(names) do
                 local child = prefix .. name
-                if child ~= "/zookeeper" and (before[child] or not self.directories[child] and self:_add(child)) then
-                    directory.children[child], directory.is_parent = true, true
-                    if not before[child] then
-                        examine(child)
-                    end
+                if before[child] then
+                    directory.children[child], before[child] = true, nil
+                elseif child ~= "/zookeeper" and not self.directories[child] then
+                    new[#new + 1] = child
                 end
-                before[child] = nil
             end
-            for child in pairs(before) do
+            for child in pairs(before) do -- first: it makes room
                 remove(self, child, changes)
+            end
+            for _, child in ipairs(new) do
+                if self:_add(child) then
+                    directory.children[child], directory.is_parent = true, true
+                    examine(child)
+                else
+                    self.left_out[path] = true
+                end
             end
         end
     })

@@ -80,7 +80,8 @@ function Model.new(client, settings)
     local clock = settings.clock or new_clock()
     return setmetatable({
         client = client, clock = clock, process = settings.process or core.default_identity(),
-        extra = settings.extra or {}, paths = settings.paths, tree = Tree.new(client, settings.paths, settings.interval),
+        extra = settings.extra or {}, paths = settings.paths,
+        tree = Tree.new(client, settings.paths, { interval = settings.interval }),
         ask_sessions = settings.sessions or false, sessions = false, sessions_at = -huge, sessions_refused = false,
         began = clock(), read_at = false, was_read = false, problem = false, stopped = false, used_at = core.now(),
         locks = {}, lock_count = 0, lane_count = 0,
@@ -221,7 +222,8 @@ local function frame(self)
         now = rounded(self.clock()), state = self.stopped and "closed" or state or "closed",
         process = text.clean(self.process, NAME),
         read_at = rounded(self.read_at or nil), problem = self.problem and text.clean(self.problem, 300) or nil,
-        began = rounded(self.began), window = History.WINDOW, viewers = self.viewer_count, truncated = self.tree.truncated or nil,
+        began = rounded(self.began), window = History.WINDOW, viewers = self.viewer_count,
+        truncated = next(self.tree.left_out) ~= nil or nil,
         sessions = self.sessions_at > 0 and (self.sessions_refused and "unknown" or "known") or nil, own = own_json(self)
     }
     object.paths = {}

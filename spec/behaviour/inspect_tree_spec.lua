@@ -107,6 +107,41 @@ describe("inspect.tree", function()
         assert.equal(0, follow(tree, 3)[path].holders)
     end)
 
+    it("notices that a holder was asked to release, also one that has waited before", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        local first, second = fixture.join(path, nil, "one"), fixture.join(path, nil, "two")
+        local tree = Tree.new(client, { path })
+        follow(tree, 2)
+        for _, node in ipairs { first, second } do
+            assert(fixture.observer():set(node, "__REVOKE__"))
+            local holder = follow(tree, 3)[path].contenders[1]
+            assert.same({ node, true, true }, { holder.node, holder.holder, holder.revoked })
+            assert(fixture.observer():delete(node))
+            follow(tree, 3)
+        end
+        local before = fixture.sent(client)
+        follow(tree, 5)
+        assert.equal(before, fixture.sent(client))
+        tree:close()
+        fixture.pump_until(client, function()
+            return client:stats().watches == 0
+        end)
+    end)
+
+    it("reads only the nodes of holders if that is wished", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        local first = fixture.join(path, nil, "one")
+        fixture.join(path, nil, "two")
+        fixture.join(path, nil, "three")
+        local tree = Tree.new(client, { path }, { identities = false })
+        assert.equal("*one - -", queue_of(follow(tree, 3)[path]))
+        local before = fixture.sent(client)
+        assert(fixture.observer():delete(first))
+        assert.equal("*two -", queue_of(follow(tree, 3)[path]))
+        assert.equal(before + 2, fixture.sent(client)) -- a list, and the new holder's node
+        assert.is_true(tree:due_in() > 0)
+    end)
+
     it("keeps the first contenders of a long queue, and says how many there are", function()
         local path, client = fixture.path(), fixture.steady_client()
         for index = 1, 230 do

@@ -4,6 +4,7 @@ local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local socket = require "socket"
 local terminals = require "spec.support.terminal"
 
 --- Returns a text as a pattern that matches it.
@@ -17,9 +18,23 @@ local function open(path)
     shell:type("cd " .. cluster.root)
     shell:type "clear; echo before $((40 + 2))"
     shell:await "before 42"
-    shell:type(cluster.command_line(commands.words { "top", "-d", "0.2", path }) .. "; echo code $?")
+    shell:type(cluster.command_line(commands.words { "top", path }) .. "; echo code $?")
     shell:await "zklock top"
     return shell
+end
+
+--- Returns how many requests each session has sent, pings among them: id -> number.
+local function requests()
+    local list = {}
+    for count, session in assert(cluster.shared():ask "cons"):gmatch "recved=(%d+)[^)\n]-,sid=(0x%x+)" do
+        list[session] = tonumber(count)
+    end
+    return list
+end
+
+--- Returns the age of the only holder on a screen in seconds.
+local function age_on(shell)
+    return tonumber(shell:screen():match " held +(%d+%.?%d*) s ") or 0
 end
 
 --- Waits until the terminal shows the shell again, with the code of `zklock top`, and echoes what is typed.
@@ -43,6 +58,45 @@ describe("zklock top", function()
         shell:await "1 locks, 1 held, 1 waiting"
         assert(fixture.observer():delete(node))
         shell:await(escaped(top) .. "/nightly +mutex +held +%d+%.%d s +%- +web4:1")
+        shell:key "q"
+        await_shell(shell, 0)
+    end)
+
+    it("asks the servers for nothing while nothing changes, although the ages grow", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/nightly", nil, "web3:4711")
+        local before, session = requests(), nil
+        local shell = open(top)
+        shell:await "web3:4711"
+        for id in pairs(requests()) do
+            session = session or not before[id] and id
+        end
+        local began, first, age = socket.gettime(), requests()[session], age_on(shell)
+        eventually(function()
+            return age_on(shell) >= age + 3
+        end)
+        local sent, seconds = requests()[session] - first, socket.gettime() - began
+        -- Heartbeats and pings come each six seconds, or less often.
+        assert(sent <= 1 + seconds / 3, ("%d requests in %.1f s"):format(sent, seconds))
+        shell:key "q"
+        await_shell(shell, 0)
+    end)
+
+    it("shows locks that are new, that end, and that are asked for, wherever they are below the path", function()
+        local top = fixture.directory()
+        local shell = open(top)
+        local node = fixture.join(top .. "/deep/er/nightly", nil, "web3:4711")
+        shell:await "/deep/er/nightly +mutex +held .- web3:4711"
+        assert(fixture.observer():set(node, "__REVOKE__"))
+        shell:await "/deep/er/nightly +mutex +held .- %(asked to release%)"
+        assert(fixture.observer():delete(node))
+        shell:await "/deep/er/nightly +free +free"
+        for _, path in ipairs { "/deep/er/nightly", "/deep/er", "/deep" } do
+            fixture.observer():delete(top .. path) -- or the server has, because it is a container
+        end
+        eventually(function()
+            return not shell:screen():find("/deep", 1, true)
+        end)
         shell:key "q"
         await_shell(shell, 0)
     end)

@@ -10,8 +10,8 @@ local ipairs, setmetatable, tonumber, type = ipairs, setmetatable, tonumber, typ
 --- The most bytes that a latch's data have: two numbers, and its gate's name with 36 characters (csrc/lock/kind_latch.c).
 local LATCH_DATA = 80
 
---- The fields of a contender that its node tells.
-local FIELDS = { "revoked", "identity", "since", "session", "persistent" }
+--- The fields of a contender that its node tells, and the watch of the node.
+local FIELDS = { "revoked", "identity", "since", "session", "persistent", "watch" }
 
 local Reading = {}
 Reading.__index = Reading
@@ -24,7 +24,8 @@ Reading.__index = Reading
 --   * `identities` true: the nodes of all contenders are read; a number: of the first ones; otherwise of holders only
 --   * `clip` the number of bytes that are kept of an identity; nil: all
 --   * `known` node -> contender of an earlier reading: the node is not read again
---   * `watched(path, watch)` a function: lists set watches. `path` is that of the lock, also for a part of a semaphore
+--   * `watched(path, watch, contender)` a function: lists set watches, and reads of holders' nodes; these give the contender, which
+--     has its watch as field `watch`. `path` is that of the lock, also for a part of a semaphore
 --   * `children(path, names)` a function that is called in place of reading what is below a directory
 --
 -- @tparam Client client
@@ -56,16 +57,38 @@ local function add_list(self, path, directory, handler)
     end, watched ~= nil)
 end
 
+--- The same for the data of a node: a semaphore's limit, a latch's numbers.
+local function add_read(self, path, node, handler)
+    local watched = self.settings.watched
+    self.reads:add("get", node, function(data, stat, code, watch)
+        if watch then
+            watched(path, watch)
+        end
+        handler(data, stat, code)
+    end, watched ~= nil)
+end
+
 --- Notes what a contender's node has.
 local function note(self, contender, data, stat)
     queue.note_node(contender, data, stat)
     contender.identity = contender.identity and contender.identity:sub(1, self.settings.clip or -1)
 end
 
---- Takes over what an earlier reading has found in a contender's node. Returns whether it was read then.
+--- Whether the node of a contender is watched: a request to release changes it.
+local function is_watched(self, contender)
+    return self.settings.watched ~= nil and contender.holder == true
+end
+
+--- Takes over what an earlier reading has found in a contender's node. Returns whether it was read then and has not changed.
 local function take_known(self, contender)
     local known = self.settings.known and self.settings.known[contender.node]
     if not (known and known.since) then
+        return false
+    elseif known.watch then
+        if not known.watch:_armed() then
+            return false
+        end
+    elseif is_watched(self, contender) then
         return false
     end
     for _, field in ipairs(FIELDS) do
@@ -76,7 +99,7 @@ end
 
 --- Reads the nodes of contenders that `wanted` is true of, and then calls `done`. Contenders that are gone are removed, and the
 -- others' places are computed again by `stand`.
-local function read_contenders(self, contenders, wanted, stand, done)
+local function read_contenders(self, path, contenders, wanted, stand, done)
     stand(contenders)
     local pending, gone = 0, false
     local function finish()
@@ -88,7 +111,7 @@ local function read_contenders(self, contenders, wanted, stand, done)
         for _, contender in ipairs(contenders) do
             kept[#kept + 1] = not contender.gone and contender or nil
         end
-        return read_contenders(self, kept, wanted, stand, done)
+        return read_contenders(self, path, kept, wanted, stand, done)
     end
     local function got(contender, data, stat, code)
         if data then
@@ -104,9 +127,13 @@ local function read_contenders(self, contenders, wanted, stand, done)
     for index, contender in ipairs(contenders) do
         if not contender.read and wanted(contender, index) and not take_known(self, contender) then
             contender.read, pending = true, pending + 1
-            self.reads:add("get", contender.node, function(data, stat, code)
+            self.reads:add("get", contender.node, function(data, stat, code, watch)
+                if watch then
+                    contender.watch = watch
+                    self.settings.watched(path, watch, contender)
+                end
                 got(contender, data, stat, code)
-            end)
+            end, is_watched(self, contender))
         end
     end
     if pending == 0 then
@@ -150,7 +177,7 @@ local function examine_lock(self, path, stat, contenders, others)
     local kind = queue.has_readers_or_writers(contenders) and "rwlock" or "mutex"
     local state = new_state(path, stat, kind, contenders, others)
     state.next_sequence = queue.next_sequence(stat, contenders)
-    read_contenders(self, contenders, wanted_by(self), queue.stand, function(kept)
+    read_contenders(self, path, contenders, wanted_by(self), queue.stand, function(kept)
         state.contenders = kept
         add(self, state)
     end)
@@ -189,14 +216,14 @@ local function examine_semaphore(self, path, stat, others, found)
             end
             queue.stand_semaphore(leases, waiting, limit)
         end
-        read_contenders(self, all, wanted_by(self), stand, function(kept)
+        read_contenders(self, path, all, wanted_by(self), stand, function(kept)
             state.contenders = kept
             add(self, state)
         end)
         found(rest)
     end
     local strangers
-    self.reads:add("get", path .. "/leases", function(text)
+    add_read(self, path, path .. "/leases", function(text)
         data = text
     end)
     add_list(self, path, path .. "/leases", function(names)
@@ -228,7 +255,7 @@ local function examine_other(self, path, stat, others, done)
     if stat.data_length == 0 or stat.data_length > LATCH_DATA then
         return finish(false)
     end
-    self.reads:add("get", path, function(data)
+    add_read(self, path, path, function(data)
         local left, count, gate = (data or ""):match "^(%d+)/(%d+) (gate%-[%x-]+)$"
         local is_latch = left ~= nil
         for _, name in ipairs(others) do

@@ -1,19 +1,17 @@
 --- inspect.tree: the locks below some paths, kept up to date by watches.
 --
 -- For programs that show many locks for a long time. All directories are listed once, with a watch each. A directory is listed
--- again when its watch has fired, but at most once each `interval`; the node of a contender is read once. While nothing changes,
--- nothing is sent.
+-- again when its watch has fired, but at most once each `interval`. The node of a contender is read once, and once more when it
+-- holds, then with a watch: a request to release changes it. While nothing changes, nothing is sent.
 --
 -- The memory is bounded: of each lock the first CONTENDERS contenders are kept, of a lock that exceeds what is left of
 -- ALL_CONTENDERS the first FEW. More than DIRECTORIES directories are not looked at.
---
--- A request to release replaces the data of a node whose identity is known already: it is not noticed.
 
 local core = require "zklock.core"
 local Reading = require "zklock.inspect.reading"
 local wait = require "zklock.wait"
 
-local huge, min = math.huge, math.min
+local huge, max, min = math.huge, math.max, math.min
 local ipairs, next, pairs, setmetatable = ipairs, next, pairs, setmetatable
 
 local CONTENDERS, FEW, ALL_CONTENDERS = 200, 10, 20000
@@ -44,12 +42,14 @@ end
 --
 -- @tparam Client client
 -- @tparam table paths list of absolute paths, which need not exist
--- @tparam table|nil settings `interval` seconds above 0, default 1; `directories` how many are looked at, default DIRECTORIES
+-- @tparam table|nil settings `interval` seconds above 0, default 1; `directories` how many are looked at, default DIRECTORIES;
+--   `identities` false: only the nodes of holders are read; default: of all contenders that are kept
 -- @treturn Tree
 function Tree.new(client, paths, settings)
     settings = settings or {}
     local self = setmetatable({
         client = client, interval = settings.interval or INTERVAL, most = settings.directories or DIRECTORIES,
+        identities = settings.identities ~= false and CONTENDERS,
         roots = {}, directories = {}, count = 0, dirty = {}, states = {},
         unreadable = {}, left_out = {}, contender_count = 0, news = false, sweep_at = 0
     }, Tree)
@@ -187,11 +187,13 @@ local function refresh(self, paths)
         reading:examine(path)
     end
     reading = Reading.new(self.client, begun + seconds, seconds, {
-        identities = CONTENDERS, clip = IDENTITY, known = known_of(self, paths),
-        watched = function(path, watch)
+        identities = self.identities, clip = IDENTITY, known = known_of(self, paths),
+        watched = function(path, watch, contender)
             local directory = self.directories[path]
             if directory then
-                directory.watches[#directory.watches + 1] = watch
+                if not contender then
+                    directory.watches[#directory.watches + 1] = watch
+                end
                 watch:_on_change(function()
                     mark(self, path)
                 end)
@@ -261,6 +263,13 @@ local function refresh(self, paths)
     return changes
 end
 
+--- Returns how many seconds later update has something to do if no watch fires until then; 0: now.
+function Tree:due_in()
+    local now = core.now()
+    local due, next_at = pick(self, now)
+    return due[1] and 0 or max(0, min(next_at, self.sweep_at) - now)
+end
+
 local function has_news(self)
     return self.news
 end
@@ -313,6 +322,13 @@ function Tree:close()
             watch:cancel()
         end
         directory.watches = {}
+    end
+    for _, state in pairs(self.states) do
+        for _, contender in ipairs(state.contenders) do
+            if contender.watch then
+                contender.watch:cancel()
+            end
+        end
     end
 end
 

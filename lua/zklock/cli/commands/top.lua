@@ -1,4 +1,5 @@
---- zklock top: shows locks, and keeps the picture up to date.
+--- zklock top: shows locks, and keeps the picture up to date, by ZooKeeper's watches (zklock.inspect.tree): while nothing changes,
+-- nothing is sent. Only the ages are drawn again each second.
 --
 -- Keys: up and down (or k and j) choose a lock; s changes the order; / filters by path, holder and kind; r asks the holders of the
 -- chosen lock to release it, after y; q ends.
@@ -7,16 +8,22 @@ local codes = require "zklock.cli.codes"
 local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
+local node = require "zklock.node"
 local process = require "zklock.process"
 local Screen = require "zklock.cli.screen"
+local Tree = require "zklock.inspect.tree"
 
-local coroutine, error, ipairs, pcall, require, tonumber = coroutine, error, ipairs, pcall, require, tonumber
+local coroutine, error, ipairs, next, pairs, pcall, require, tonumber =
+    coroutine, error, ipairs, next, pairs, pcall, require, tonumber
 local max, min, huge = math.max, math.min, math.huge
 local format = string.format
 local concat, sort = table.concat, table.sort
 
---- Seconds between two readings, unless given.
-local INTERVAL = 2
+--- Seconds between two readings of one directory, unless given.
+local INTERVAL = 0.5
+
+--- Seconds between two pictures while nothing changes: the ages grow.
+local REDRAW = 1
 
 --- The fewest characters of a path.
 local SHORTEST_PATH = 20
@@ -60,7 +67,7 @@ function top.define(parser)
     parser:option "-d --delay":argname "SEC":convert(function(text)
         local value = tonumber(text)
         return value and value >= 0.1 and value <= 3600 and value or nil, format("'%s' must be 0.1 to 3600 seconds", text)
-    end):description(format("Seconds between two readings (%d).", INTERVAL))
+    end):description(format("A lock that keeps changing is read once in so many seconds (%g).", INTERVAL))
     require("zklock.cli.settings").define(parser)
 end
 
@@ -68,27 +75,35 @@ end
 local function new_view(paths)
     return {
         paths = paths[1] and paths or { "/" }, states = {}, shown = {}, order = 1, chosen = 1,
-        filter = "", mode = "list", message = ""
+        filter = "", mode = "list", message = "", problem = false, retry_at = 0, truncated = false
     }
 end
 
---- Reads the locks. Returns true; or nil, message, code.
-local function read(view, client)
-    local states, seen = {}, {}
-    for _, path in ipairs(view.paths) do
-        local found, message, code = looking.call(inspect.locks, client, path)
-        if not found then
-            return nil, message, code
-        end
-        for _, state in ipairs(found) do
-            if locks.is_lock(state) and not seen[state.path] then
-                seen[state.path] = true
-                states[#states + 1] = state
-            end
+--- Reads what has changed. Returns true; or nil, message, code.
+local function read(view, tree)
+    local changes, message, code = tree:update(0)
+    if not changes then
+        return nil, message, code
+    end
+    if next(changes) then
+        view.truncated, view.states = next(tree.left_out) ~= nil, {}
+        for _, state in pairs(tree.states) do
+            view.states[#view.states + 1] = state
         end
     end
-    view.states, view.now = states, inspect.now(states)
     return true
+end
+
+--- Reads what has changed, if it is time. A failure is shown, and the reading is tried again later.
+local function keep_up(view, tree, delay)
+    local now = process.now()
+    if now >= view.retry_at then
+        local ok, message = read(view, tree)
+        view.problem = not ok and message
+        view.retry_at = ok and 0 or process.now() + delay
+    end
+    view.now = inspect.now(view.states)
+    return view.retry_at > 0 and max(0, view.retry_at - now) or tree:due_in()
 end
 
 --- Returns the characters of a UTF-8 text.
@@ -142,9 +157,9 @@ local function draw(view, screen, output)
         held, waiting = held + (state.holders > 0 and 1 or 0), waiting + state.waiters
     end
     local lines = {
-        fit(format("zklock top   %d locks, %d held, %d waiting   order: %s%s", #view.shown, held, waiting, ORDERS[view.order],
-            view.filter ~= "" and "   filter: " .. output.clean(view.filter) or ""), columns),
-        fit(view.message, columns),
+        fit(format("zklock top   %d locks%s, %d held, %d waiting   order: %s%s", #view.shown, view.truncated and " or more" or "",
+            held, waiting, ORDERS[view.order], view.filter ~= "" and "   filter: " .. output.clean(view.filter) or ""), columns),
+        fit(view.problem or view.message, columns),
         output:styled("bold", row(fit("PATH", path_width), "KIND", "STATE", "SINCE", "WAITING", "HELD BY"))
     }
     local room = max(1, rows - HEAD - FOOT)
@@ -170,7 +185,7 @@ local function draw(view, screen, output)
     return screen:draw(lines)
 end
 
---- What is typed while a filter is written.
+--- Acts on a key while a filter is written.
 local function filter_key(view, key)
     if key == "\r" or key == "\n" then
         view.mode = "list"
@@ -227,21 +242,18 @@ local function each_key(typed)
 end
 
 --- The loop. Returns an exit code.
-local function show(view, screen, session, context, delay)
-    local client, due = session.client, 0
+local function show(view, screen, session, context, tree, delay)
+    local client = session.client
     while true do
-        if process.now() >= due then
-            local ok, message = read(view, client)
-            view.message = ok and view.message or message
-            view.now, due = view.now or 0, process.now() + delay
-        end
+        local due_in = keep_up(view, tree, delay)
         if not draw(view, screen, context.output) then
             return codes.FAILED
         end
-        local ready = process.poll({ screen.fd, context.signals }, max(0, due - process.now()))
+        local ready = process.poll({ screen.fd, context.signals, client:pollfd() }, min(REDRAW, due_in))
         if ready[context.signals] then
             session:take_signals() -- raises for those that end; others, such as WINCH, only draw again
         end
+        client:pump()
         if ready[screen.fd] then
             local typed = process.read(screen.fd)
             if not typed or typed == "" then
@@ -260,9 +272,16 @@ function top.run(arguments, context)
     if not Screen.is_possible() then
         return context:fail(codes.FAILED, "top needs a terminal; zklock ls and zklock watch do not")
     end
+    local view, delay = new_view(arguments.paths), arguments.delay or INTERVAL
+    for _, path in ipairs(view.paths) do
+        local wrong = node.read_problem(path)
+        if wrong then
+            return context:fail(codes.FAILED, "%s", wrong)
+        end
+    end
     return looking.with_session(arguments, context, function(session)
-        local view = new_view(arguments.paths)
-        local ok, message, code = read(view, session.client) -- a malformed path is told before the screen is opened
+        local tree = Tree.new(session.client, view.paths, { interval = delay, identities = false })
+        local ok, message, code = read(view, tree) -- a failure is told before the screen is opened
         if not ok then
             return looking.fail(context, message, code)
         end
@@ -270,7 +289,7 @@ function top.run(arguments, context)
         if not screen then
             return context:fail(codes.FAILED, "cannot read the settings of the terminal")
         end
-        local done, result = pcall(show, view, screen, session, context, arguments.delay or INTERVAL)
+        local done, result = pcall(show, view, screen, session, context, tree, delay)
         screen:close()
         return done and result or error(result, 0)
     end)

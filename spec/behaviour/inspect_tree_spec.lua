@@ -169,6 +169,23 @@ describe("inspect.tree", function()
         assert.same({ 41, {} }, { tree.count, tree.left_out })
     end)
 
+    it("tries a directory that it may not read again, once a minute", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } } }
+        assert(owner:create(top .. "/secret", "", { acl = "creator" }))
+        local tree = Tree.new(client, { top })
+        follow(tree, 3)
+        assert.same({ [top .. "/secret"] = true }, tree.unreadable)
+        if is_virtual then
+            local before = fixture.sent(client)
+            follow(tree, 180)
+            assert.equal(before + 3, fixture.sent(client))
+        end
+        assert(owner:delete(top .. "/secret"))
+        follow(tree, 3)
+        assert.same({}, tree.unreadable)
+    end)
+
     it("reads everything again when its session has ended", function()
         local path = fixture.path()
         local client, link = fixture.client_behind_proxy { session_timeout = 30 }

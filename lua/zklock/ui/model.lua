@@ -226,7 +226,10 @@ local function frame(self)
         truncated = next(self.tree.left_out) ~= nil or nil,
         sessions = self.sessions_at > 0 and (self.sessions_refused and "unknown" or "known") or nil, own = own_json(self)
     }
-    object.paths = {}
+    object.paths, object.unreadable = {}, 0
+    for _ in pairs(self.tree.unreadable) do
+        object.unreadable = object.unreadable + 1
+    end
     for index, path in ipairs(self.paths) do
         object.paths[index] = text.clean(path, NAME)
     end

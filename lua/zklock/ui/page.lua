@@ -275,6 +275,7 @@ en: {
   ownText: "holds {0}, waits for {1}, handoffs {2}, losses {3}", lease: "lease of {0}: {1} left",
   hints: ["search", "next, previous", "back"], source: "Served by {0} · viewers: {1} · read at {2}", sessionsUnknown:
     "The servers do not tell about sessions (words cons, dump): a lost lock looks like a released one.",
+  unreadable: "Directories that may not be read: {0}",
   units: ["{0} ms", "{0} s", "{0} min", "{0} h", "{0} d"]
 },
 zh: {
@@ -312,6 +313,7 @@ zh: {
   own: "仅进程 {0} 可见", ownNote: "其他进程看不到的内容：提供本页的程序自己的锁。", ownText: "持有 {0}，等待 {1}，移交 {2}，丢失 {3}",
   lease: "{0} 的租约：剩余 {1}", hints: ["搜索", "下一个、上一个", "返回"], source: "由 {0} 提供 · 查看者：{1} · 读取于 {2}",
   sessionsUnknown: "服务器不提供会话信息（cons、dump）：丢失的锁与释放的锁看起来一样。",
+  unreadable: "无权读取的目录：{0}",
   units: ["{0} 毫秒", "{0} 秒", "{0} 分", "{0} 小时", "{0} 天"]
 }};
 
@@ -449,8 +451,10 @@ function drawStatus() {
   $("notice").classList.toggle("bad", bad);
   write($("notice"), note);
   document.body.classList.toggle("old", state === "away" || state === "stale");
-  const unknown = frame && frame.sessions === "unknown" ? " · " + T.sessionsUnknown : "";
-  write($("source"), frame ? fill(T.source, frame.process, frame.viewers, at) + unknown : "");
+  const parts = frame ? [fill(T.source, frame.process, frame.viewers, at)] : [];
+  if (frame && frame.unreadable) parts.push(fill(T.unreadable, frame.unreadable));
+  if (frame && frame.sessions === "unknown") parts.push(T.sessionsUnknown);
+  write($("source"), parts.join(" · "));
 }
 function tile(parent, key, label, value, className) {
   let box = parent.querySelector(`[data-key="${key}"]`);

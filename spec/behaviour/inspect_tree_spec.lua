@@ -64,7 +64,8 @@ describe("inspect.tree", function()
         follow(tree, 2)
         local lists = fixture.sent(client) - before - 20
         assert.equal(21, #tree.states[top .. "/a"].contenders)
-        assert(lists >= 2 and lists <= 5, ("%d lists in 4 seconds"):format(lists))
+        assert(lists >= 2)
+        assert(lists <= 5 or not is_virtual, ("%d lists in 4 seconds"):format(lists))
     end)
 
     it("waits for a path that does not exist, and outlives its deletion", function()

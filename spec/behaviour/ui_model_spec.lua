@@ -1,4 +1,6 @@
---- ui.model: one snapshot for all viewers: what they are sent, how often ZooKeeper is asked, what is remembered, hostile texts.
+--- ui.model: one snapshot for all viewers: what they are sent, how often ZooKeeper is asked, what is remembered, hostile texts. In
+-- virtual time only: requests are counted in exact seconds, and minutes pass. On real servers spec/contract/command_ui_spec.lua and
+-- tools/browser/ use it.
 
 local core = require "zklock.core"
 local fixture = require "spec.support.fixture"
@@ -6,6 +8,10 @@ local is_virtual = require "spec.support.is_virtual"
 local json = require "dkjson"
 local loop = require "spec.support.loop"
 local Model = require "zklock.ui.model"
+
+if not is_virtual then
+    return
+end
 
 --- Reads a server-sent event. Returns its name, its data and its id.
 local function read_event(message)
@@ -236,68 +242,66 @@ describe("ui.model", function()
         end)
     end)
 
-    if is_virtual then -- minutes pass
-        it("shows a lock for a while whose directory is deleted, and then forgets it", function()
-            local top = fixture.directory()
-            local node = fixture.join(top .. "/a", nil, "one")
-            with_model({ top }, {}, function(model)
-                settled(model)
-                local viewer = view(model)
-                next_event(model, viewer)
+    it("shows a lock for a while whose directory is deleted, and then forgets it", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/a", nil, "one")
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local viewer = view(model)
+            next_event(model, viewer)
+            assert(fixture.observer():delete(node))
+            assert(fixture.observer():delete(top .. "/a"))
+            loop.until_true(function()
+                return model.locks[top .. "/a"].state == nil
+            end)
+            model:pause(1)
+            local message = assert(model:message(viewer))
+            for _, lock in ipairs(select(2, read_event(message)).locks) do
+                assert.same({ top .. "/a", "mutex", true }, { lock.path, lock.kind, lock.missing })
+            end
+            model:pause(330)
+            assert.is_nil(model.locks[top .. "/a"])
+            message = assert(model:message(viewer))
+            assert.same({ top .. "/a" }, select(2, read_event(message)).gone)
+        end)
+    end)
+
+    it("refuses viewers beyond its limit, and ends when nobody has looked for a while", function()
+        local top = fixture.directory()
+        with_model({ top }, { idle = 60 }, function(model, client)
+            settled(model)
+            local all = {}
+            for index = 1, Model.VIEWERS do
+                all[index] = view(model)
+            end
+            assert.is_nil(model:add_viewer(nil, function() end))
+            for _, viewer in ipairs(all) do
+                model:remove_viewer(viewer)
+            end
+            model:pause(59)
+            assert.is_false(model.stopped)
+            model:pause(3)
+            assert.is_true(model.stopped)
+            fixture.assert_nothing_left(client)
+        end)
+    end)
+
+    it("does not grow while locks come and go", function()
+        local top = fixture.directory()
+        with_model({ top }, { interval = 0.2 }, function(model)
+            settled(model)
+            for index = 1, 60 do
+                local path = ("%s/%d"):format(top, index)
+                local node = fixture.join(path, nil, "x")
+                model:pause(0.5)
                 assert(fixture.observer():delete(node))
-                assert(fixture.observer():delete(top .. "/a"))
-                loop.until_true(function()
-                    return model.locks[top .. "/a"].state == nil
-                end)
-                model:pause(1)
-                local message = assert(model:message(viewer))
-                for _, lock in ipairs(select(2, read_event(message)).locks) do
-                    assert.same({ top .. "/a", "mutex", true }, { lock.path, lock.kind, lock.missing })
-                end
-                model:pause(330)
-                assert.is_nil(model.locks[top .. "/a"])
-                message = assert(model:message(viewer))
-                assert.same({ top .. "/a" }, select(2, read_event(message)).gone)
-            end)
+                assert(fixture.observer():delete(path))
+            end
+            assert(model.lock_count > 0)
+            model:pause(320)
+            assert.same({ 0, 0 }, { model.lock_count, model.lane_count })
+            assert.equal(1, model.tree.count)
+            assert(#model.gone <= 60)
         end)
-
-        it("refuses viewers beyond its limit, and ends when nobody has looked for a while", function()
-            local top = fixture.directory()
-            with_model({ top }, { idle = 60 }, function(model, client)
-                settled(model)
-                local all = {}
-                for index = 1, Model.VIEWERS do
-                    all[index] = view(model)
-                end
-                assert.is_nil(model:add_viewer(nil, function() end))
-                for _, viewer in ipairs(all) do
-                    model:remove_viewer(viewer)
-                end
-                model:pause(59)
-                assert.is_false(model.stopped)
-                model:pause(3)
-                assert.is_true(model.stopped)
-                fixture.assert_nothing_left(client)
-            end)
-        end)
-
-        it("does not grow while locks come and go", function()
-            local top = fixture.directory()
-            with_model({ top }, { interval = 0.2 }, function(model)
-                settled(model)
-                for index = 1, 60 do
-                    local path = ("%s/%d"):format(top, index)
-                    local node = fixture.join(path, nil, "x")
-                    model:pause(0.5)
-                    assert(fixture.observer():delete(node))
-                    assert(fixture.observer():delete(path))
-                end
-                assert(model.lock_count > 0)
-                model:pause(320)
-                assert.same({ 0, 0 }, { model.lock_count, model.lane_count })
-                assert.equal(1, model.tree.count)
-                assert(#model.gone <= 60)
-            end)
-        end)
-    end
+    end)
 end)

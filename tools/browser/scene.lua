@@ -59,9 +59,9 @@ end
 take_turns(connect("指挥官:8"):mutex(root .. "/倉庫/东京"), 4, 5)
 local quick = connect "cron3:1":mutex(root .. "/reports/nightly")
 go(function() -- many short holds, and then a long one
-    for _ = 1, 22 do
+    for _ = 1, 26 do
         assert(quick:acquire(60))
-        sleep(0.3)
+        sleep(1.3)
         quick:release()
         sleep(1.1)
     end

@@ -112,6 +112,25 @@ describe("ui.model", function()
         end)
     end)
 
+    it("joins holds that follow each other to one interval in the list", function()
+        local top = fixture.directory()
+        local nodes = { (fixture.join(top .. "/a", nil, "one")), (fixture.join(top .. "/a", nil, "two")) }
+        with_model({ top }, {}, function(model)
+            settled(model)
+            for _, node in ipairs(nodes) do
+                assert(fixture.observer():delete(node))
+                model:pause(3)
+            end
+            fixture.join(top .. "/a", nil, "three")
+            model:pause(3)
+            local _, data = read_event(assert(model:message(view(model))))
+            local strip = data.locks[1].strip
+            assert.equal(2, #strip)
+            assert(strip[1][2] > strip[1][1] and strip[2][1] > strip[1][2])
+            assert.equal(0, strip[2][2]) -- is held now
+        end)
+    end)
+
     it("sends ZooKeeper the same requests for 50 viewers as for one", function()
         local function requests(viewers)
             local top, sent = fixture.directory(), nil

@@ -17,7 +17,7 @@ local text = require "zklock.ui.text"
 local Tree = require "zklock.inspect.tree"
 local wait = require "zklock.wait"
 
-local abs, floor, huge, min = math.abs, math.floor, math.huge, math.min
+local abs, floor, huge, max, min = math.abs, math.floor, math.huge, math.max, math.min
 local ipairs, next, pairs, setmetatable, tostring = ipairs, next, pairs, setmetatable, tostring
 local os_time = os.time
 local concat, sort = table.concat, table.sort
@@ -44,6 +44,9 @@ local LANES, MESSAGES = 10000, 8
 
 --- Bytes of texts: paths are as long as they are, because they are links.
 local IDENTITY, NAME = 120, 160
+
+--- Seconds between two holds that look like one interval.
+local JOINED = 1
 
 --- Holders that a line of the list names, intervals of its strip, leases of this process.
 local NAMED, STRIP, LEASES = 3, 30, 100
@@ -112,7 +115,7 @@ local function figures_json(figures)
     }
 end
 
---- The last intervals in which the lock was held: lists of from, to (0: still held) and 1 if it was lost.
+--- The last intervals in which the lock was held, by any contender: lists of from, to (0: still held) and 1 if it was lost.
 local function strip_json(history)
     local lanes = {}
     for _, lane in pairs(history.lanes) do
@@ -122,12 +125,22 @@ local function strip_json(history)
         lanes[#lanes + 1] = lane.held and lane or nil
     end
     sort(lanes, function(a, b)
-        return a.held > b.held
+        return a.held < b.held
     end)
+    local intervals, last = {}, nil -- last: the one that may be continued
+    for _, lane in ipairs(lanes) do
+        local is_lost, ended = lane.fate == "lost", lane.ended or huge
+        if last and not is_lost and lane.held - last.to < JOINED then
+            last.to = max(last.to, ended)
+        else
+            intervals[#intervals + 1] = { from = lane.held, to = ended, is_lost = is_lost }
+            last = not is_lost and intervals[#intervals] or last
+        end
+    end
     local strip = {}
-    for index = 1, min(STRIP, #lanes) do
-        local lane = lanes[index]
-        strip[index] = { rounded(lane.held), rounded(lane.ended) or 0, lane.fate == "lost" and 1 or 0 }
+    for index = max(1, #intervals - STRIP + 1), #intervals do
+        local one = intervals[index]
+        strip[#strip + 1] = { rounded(one.from), one.to < huge and rounded(one.to) or 0, one.is_lost and 1 or 0 }
     end
     return strip
 end

@@ -40,7 +40,16 @@ smoke() {
         local lock, message, code = client:mutex("/smoke"):acquire(0.05)
         assert(lock == nil and code == "disconnected", tostring(message) .. " " .. tostring(code))
         client:close()
-        assert(client:state() == "closed", client:state())'
+        assert(client:state() == "closed", client:state())' && smoke_command "$1"
+}
+
+# The same for the command: its modules load, and it starts its guardian and ends it when there is no server.
+smoke_command() {
+    local command=(env LUA_PATH="lua/?.lua;lua/?/init.lua;;" LUA_CPATH="build/$(variant_of "$1")/?.so;;" ZKLOCK_CONFIG=/nonexistent
+        "$1" lua/zklock/cli/main.lua) status=0
+    "${command[@]}" completion bash | grep -- --on-lost >/dev/null || return 1
+    "${command[@]}" run --servers 127.0.0.1:1 --connect-timeout 0.05 /smoke -- true 2>/dev/null || status=$?
+    [ "$status" = 121 ]
 }
 
 simulate() {
@@ -52,7 +61,7 @@ campaign() {
     spec/campaign/run --size short "$@"
 }
 
-export -f smoke simulate campaign variant_of
+export -f smoke smoke_command simulate campaign variant_of
 
 # The builds and suites of each group, the longest first. All builds are made before any suite runs: linking a module anew takes it
 # away from programs that load it at that moment.

@@ -108,7 +108,7 @@ describe("no process of a command is alive when another contender gets the lock"
         assert_statuses(rounds, 130)
     end)
 
-    it("if zklock is killed", function()
+    it("if zklock is killed #asan", function()
         local rounds = start_rounds { ignores = true }
         signal_all(rounds, "KILL")
         assert_dead(rounds)
@@ -136,7 +136,7 @@ describe("no process of a command is alive when another contender gets the lock"
         assert_statuses(rounds, 120)
     end)
 
-    it("if the guardian is killed before", function()
+    it("if the guardian is killed before #asan", function()
         local rounds = start_rounds { ignores = true }
         for _, round in ipairs(rounds) do
             local guardian = cluster.run({ "pgrep", "-x", "-P", tostring(round.wrapper.pid), "zklock-guardian" })

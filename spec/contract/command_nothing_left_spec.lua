@@ -87,7 +87,7 @@ describe("zklock run leaves no node and no process", function()
         assert.equal(130, wrapper:finish().status)
     end)
 
-    it("with standard input, output and error closed", function()
+    it("with standard input, output and error closed #asan", function()
         local path, mark = fixture.path(), new_mark()
         local line = cluster.command_line(commands.words { "run", path, "--", "sh", "-c", "sleep " .. mark .. " & exit 3" })
         local wrapper = program.run("closed", {
@@ -153,7 +153,7 @@ describe("zklock run leaves no node and no process", function()
         assert.equal(1, #fixture.children(taken))
     end)
 
-    it("and ends its command at once after an error of its own", function()
+    it("and ends its command at once after an error of its own #asan", function()
         local path, mark = fixture.path(), new_mark()
         -- Only the loop that watches the command polls three descriptors.
         local broken = 'LUA_INIT=local process = require "zklock.process"; local poll = process.poll; ' ..
@@ -193,7 +193,7 @@ describe("zklock run leaves no node and no process", function()
         assert.equal(1, select(2, cluster.run({ "kill", "-0", guardian })))
     end)
 
-    it("and the guardian ends after the command if zklock is killed", function()
+    it("and the guardian ends after the command if zklock is killed #asan", function()
         local path, mark = fixture.path(), new_mark()
         local wrapper = commands.start { "run", path, "--", "sh", "-c", "echo begun; sleep " .. mark .. " & wait" }
         assert.equal("begun", wrapper:line())

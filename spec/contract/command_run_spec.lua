@@ -25,7 +25,7 @@ end
 describe("zklock run exits", function()
     after_each(fixture.clean)
 
-    it("with the code of the command, or 128 and its signal", function()
+    it("with the code of the command, or 128 and its signal #asan", function()
         local path = fixture.path()
         assert.equal(0, run({ path, "--", "true" }).status)
         assert.equal(7, run({ path, "--", "sh", "-c", "exit 7" }).status)
@@ -34,7 +34,7 @@ describe("zklock run exits", function()
         assert.same({}, fixture.children(path))
     end)
 
-    it("with 120 if the lock was lost while the command ran", function()
+    it("with 120 if the lock was lost while the command ran #asan", function()
         local path = fixture.path()
         local wrapper = commands.start { "run", "--status-fd", "1", path, "-c", "echo begun; exec sleep 600" }
         assert.equal("begun", wrapper:line())
@@ -92,7 +92,7 @@ describe("zklock run exits", function()
         assert.equal(125, commands.run({ "nonsense" }).status)
     end)
 
-    it("with 126 for what cannot be executed, 127 for what does not exist, and leaves nothing", function()
+    it("with 126 for what cannot be executed, 127 for what does not exist, and leaves nothing #asan", function()
         local path = fixture.path()
         assert.equal(126, run({ path, "--", "./README.md" }).status)
         local result = run { path, "--", "no-such-command" }
@@ -121,14 +121,14 @@ describe("the command of zklock run", function()
         assert.same({}, fixture.children(other))
     end)
 
-    it("has none of zklock's descriptors", function()
+    it("has none of zklock's descriptors #asan", function()
         local path = fixture.path()
         local script = { "sh", "-c", "ls /proc/self/fd | wc -w" }
         local direct = fixture.remember(program.run("sh", script)):finish().output
         assert.equal(direct, run({ path, "--", script[1], script[2], script[3] }).output)
     end)
 
-    it("reads the end of --lost-fd when the lock is lost, and goes on with --on-lost warn", function()
+    it("reads the end of --lost-fd when the lock is lost, and goes on with --on-lost warn #asan", function()
         local path = fixture.path()
         local wrapper = commands.start { "run", "--on-lost", "warn", "--lost-fd", "7", path, "-c",
             "echo begun; cat <&7; echo lost; exit 4" }
@@ -140,7 +140,7 @@ describe("the command of zklock run", function()
         assert.truthy(result.errors:find("the command goes on", 1, true), result.errors)
     end)
 
-    it("gets signals that zklock gets", function()
+    it("gets signals that zklock gets #asan", function()
         local path = fixture.path()
         local script = 'trap "echo usr1" USR1; trap "echo hup; exit 5" HUP; echo begun; while :; do sleep 0.05; done'
         local wrapper = commands.start { "run", path, "--", "sh", "-c", script }
@@ -152,7 +152,7 @@ describe("the command of zklock run", function()
         assert.equal(5, wrapper:finish().status)
     end)
 
-    it("begins with the signal mask and the actions that zklock was begun with", function()
+    it("begins with the signal mask and the actions that zklock was begun with #asan", function()
         local path = fixture.path()
         -- Without the signals above 28: the C library keeps two of them for itself.
         local script = "grep -E '^(SigBlk|SigIgn):' /proc/self/status | sed 's/0.*\\(.......\\)$/\\1/'"
@@ -160,7 +160,7 @@ describe("the command of zklock run", function()
         assert.equal(direct, run({ path, "--", "sh", "-c", script }).output)
     end)
 
-    it("is asked to end when --max-hold is over, and killed after the grace", function()
+    it("is asked to end when --max-hold is over, and killed after the grace #asan", function()
         local asked = run { "-k", "600", "--max-hold", "0.2", "--status-fd", "1", fixture.path(), "--", "sleep", "600" }
         assert.equal(143, asked.status)
         local status = status_in(asked)
@@ -185,7 +185,7 @@ describe("the command of zklock run", function()
         assert.equal(143, gives:finish().status)
     end)
 
-    it("is waited for with all processes of its group", function()
+    it("is waited for with all processes of its group #asan", function()
         local path = fixture.path()
         local wrapper = commands.start { "run", "-k", "600", path, "--", "sh", "-c",
             '(trap "echo asked; exit 0" TERM; echo begun; while :; do sleep 0.05; done) & sleep 0.5; exit 3' }
@@ -268,7 +268,7 @@ describe("zklock run tells", function()
         assert.is_nil(result.errors:find("waiting for " .. path .. ":", 1, true))
     end)
 
-    it("the outcome to --status-fd, also for codes that a command may use", function()
+    it("the outcome to --status-fd, also for codes that a command may use #asan", function()
         local path = fixture.path()
         local ended = status_in(run { "--status-fd", "1", path, "--", "sh", "-c", "exit 123" })
         assert.same({ "exited", 123, 123, path }, { ended.outcome, ended.code, ended.exit, ended.path })

@@ -20,17 +20,20 @@
 -- nothing is left on the server, and the exit code is 128 and the signal's number.
 
 local process = require "zklock.process"
-local argparse = require "argparse"
 local codes = require "zklock.cli.codes"
 local Context = require "zklock.cli.context"
 
 local error, ipairs, pcall, require, tostring = error, ipairs, pcall, require, tostring
-local concat = table.concat
+local concat, format = table.concat, string.format
 
 --- All subcommands, in the order of --help.
 local NAMES = { "run", "hold", "ls", "who", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev", "completion" }
 
 local VERSION = "zklock 0.1.0"
+
+--- Modules of others that the command cannot do without. Their rocks have their names, their Debian packages begin with "lua-".
+-- (zklock.inspect.words says itself when LuaSocket is missing.)
+local OTHERS = { argparse = true, dkjson = true }
 
 --- The signals that are read from a descriptor. Subcommands decide what they mean.
 local CAUGHT = { "INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "TSTP", "CONT", "CHLD" }
@@ -65,9 +68,18 @@ local function split(words)
     return before, after
 end
 
+--- Returns the text of an error: for a module of others that is not installed, what to install.
+local function describe(problem)
+    local name = tostring(problem):match "module '(%w+)[%w.]*' not found"
+    if OTHERS[name or ""] then
+        return format("the Lua module %s is missing: apt-get install lua-%s, or luarocks install %s", name, name, name)
+    end
+    return tostring(problem)
+end
+
 --- Makes the parser. Only the subcommand of this name is loaded; without a name, or for `completion`, all are.
 local function new_parser(only)
-    local parser = argparse("zklock", "Locks over ZooKeeper for shell scripts and for people.")
+    local parser = require "argparse"("zklock", "Locks over ZooKeeper for shell scripts and for people.")
     parser:command_target "command"
     parser:require_command(false)
     parser:flag "--version":description "Print the version and exit."
@@ -91,7 +103,7 @@ local function dispatch(name, arguments, context)
     if signal then
         return codes.of_signal(signal)
     end
-    return context:fail(codes.FAILED, "%s", tostring(code))
+    return context:fail(codes.FAILED, "%s", describe(code))
 end
 
 --- Writes out what is left of the output. Returns the exit code: no output that was lost is taken for a success.
@@ -114,7 +126,10 @@ return function(words)
     local context = Context.new(signals)
     local before, after = split(words)
     local name = named(before)
-    local parser = new_parser(name)
+    local made, parser = pcall(new_parser, name)
+    if not made then
+        return context:fail(codes.FAILED, "%s", describe(parser))
+    end
     local ok, arguments = parser:pparse(before)
     if ok and arguments.version then
         context.output:line(VERSION)

@@ -4,6 +4,7 @@ local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local program = require "spec.support.program"
 
 --- Writes a file that only its owner may read. Returns its name.
 local function write(name, text, mode)
@@ -26,6 +27,38 @@ local function run(variables, words)
     end
     return commands.run(list, { variables = variables })
 end
+
+describe("zklock says what to install", function()
+    after_each(fixture.clean)
+
+    --- Runs zklock where only its own modules can be loaded, and those that are named.
+    local function run_with(modules, ...)
+        local words = commands.words({ ... }, { servers = "127.0.0.1:1" })
+        local last = table.remove(words, #words - select("#", ...)) -- main.lua
+        assert.equal("lua/zklock/cli/main.lua", last)
+        local chunk = { "local ours = package.cpath:match '[^;]*build/[^;]*'" }
+        for _, module in ipairs(modules) do
+            chunk[#chunk + 1] = ("require '%s'"):format(module)
+        end
+        chunk[#chunk + 1] = "package.path, package.cpath = 'lua/?.lua;lua/?/init.lua', ours"
+        local position = #words - select("#", ...) + 1
+        table.insert(words, position, "-e")
+        table.insert(words, position + 1, table.concat(chunk, " "))
+        table.insert(words, position + 2, last)
+        return fixture.remember(program.run("zklock", words)):finish()
+    end
+
+    it("if a module is missing that it cannot do without", function()
+        for _, case in ipairs {
+            { {}, "argparse", "apt-get install lua-argparse, or luarocks install argparse" },
+            { { "argparse" }, "dkjson", "apt-get install lua-dkjson, or luarocks install dkjson" }
+        } do
+            local result = run_with(case[1], "ls", "/")
+            assert.equal(125, result.status, result.errors)
+            assert.equal(("zklock: the Lua module %s is missing: %s\n"):format(case[2], case[3]), result.errors)
+        end
+    end)
+end)
 
 describe("zklock takes its settings", function()
     after_each(fixture.clean)

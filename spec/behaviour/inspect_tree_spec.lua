@@ -1,6 +1,7 @@
 --- zklock.inspect.tree: the locks below some paths, kept up to date: what it sees, how often it asks, what it remembers.
 
 local core = require "zklock.core"
+local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
 local Tree = require "zklock.inspect.tree"
@@ -24,6 +25,15 @@ local function queue_of(state)
         texts[index] = (contender.holder and "*" or "") .. (contender.identity or "-")
     end
     return table.concat(texts, " ")
+end
+
+--- Updates a tree until the first contender of a lock is as wished, and returns it.
+local function await_first(tree, path, condition)
+    return eventually(function()
+        assert(tree:update(0.5))
+        local first = tree.states[path] and tree.states[path].contenders[1]
+        return first and condition(first) and first
+    end)
 end
 
 describe("inspect.tree", function()
@@ -112,14 +122,17 @@ describe("inspect.tree", function()
         local path, client = fixture.path(), fixture.steady_client()
         local first, second = fixture.join(path, nil, "one"), fixture.join(path, nil, "two")
         local tree = Tree.new(client, { path })
-        follow(tree, 2)
         for _, node in ipairs { first, second } do
+            await_first(tree, path, function(contender)
+                return contender.node == node and contender.holder
+            end)
             assert(fixture.observer():set(node, "__REVOKE__"))
-            local holder = follow(tree, 3)[path].contenders[1]
-            assert.same({ node, true, true }, { holder.node, holder.holder, holder.revoked })
+            await_first(tree, path, function(contender)
+                return contender.revoked
+            end)
             assert(fixture.observer():delete(node))
-            follow(tree, 3)
         end
+        follow(tree, 3)
         local before = fixture.sent(client)
         follow(tree, 5)
         assert.equal(before, fixture.sent(client))
@@ -135,10 +148,16 @@ describe("inspect.tree", function()
         fixture.join(path, nil, "two")
         fixture.join(path, nil, "three")
         local tree = Tree.new(client, { path }, { identities = false })
-        assert.equal("*one - -", queue_of(follow(tree, 3)[path]))
+        local function await_queue(wished)
+            return eventually(function()
+                assert(tree:update(0.5))
+                return tree.states[path] and queue_of(tree.states[path]) == wished
+            end)
+        end
+        await_queue "*one - -"
         local before = fixture.sent(client)
         assert(fixture.observer():delete(first))
-        assert.equal("*two -", queue_of(follow(tree, 3)[path]))
+        await_queue "*two -"
         assert.equal(before + 2, fixture.sent(client)) -- a list, and the new holder's node
         assert.is_true(tree:due_in() > 0)
     end)

@@ -10,7 +10,7 @@ local core = require "zklock.core"
 local concat, sort = table.concat, table.sort
 local floor, huge, min = math.floor, math.huge, math.min
 local byte, format = string.byte, string.format
-local next, pairs, tonumber, tostring, type = next, pairs, tonumber, tostring, type
+local next, pairs, rawequal, tonumber, tostring, type = next, pairs, rawequal, tonumber, tostring, type
 
 local options = {}
 
@@ -391,7 +391,7 @@ function options.recall(memo, given, uncounted)
     local left, values = memo.count, memo.values
     for name, value in pairs(given) do
         if not uncounted[name] then
-            if values[name] ~= value then
+            if not rawequal(values[name], value) then -- LuaJIT's int64_t compares as equal to a number
                 return nil
             end
             left = left - 1

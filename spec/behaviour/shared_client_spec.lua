@@ -141,4 +141,15 @@ describe("the options of locks, which are often the same", function()
             end)
         end
     end)
+
+    local has_ffi, ffi = pcall(require, "ffi")
+    if has_ffi then -- LuaJIT's int64_t compares as equal to a number
+        it("are checked where a value only compares as equal to that of an earlier lock", function()
+            local client = fixture.steady_client()
+            assert(client:mutex("/a", { linger = 1 }))
+            assert.has_error(function()
+                client:mutex("/a", { linger = ffi.new("int64_t", 1) })
+            end)
+        end)
+    end
 end)

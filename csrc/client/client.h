@@ -75,10 +75,10 @@ void zkl_client_wait(zkl_client *client, int64_t nanoseconds);
  */
 void zkl_client_catch_up(zkl_client *client);
 /*
- * For an event loop in which many callers send requests one after the other: lets these requests go out together, in one segment.
- * zkl_client_hold returns true if that is worth while: many replies are due, and latest requests came together. Then the requests that follow are held back until
- * zkl_client_push, which the caller must call before its event loop sleeps. Any turn of another thread sends them earlier, and the
- * kernel sends them after 200 ms. Calls that block are not affected.
+ * Lets requests go out together, in one segment: those that many callers send in one turn of an event loop. zkl_client_hold
+ * returns true if that is worth while: many replies are due, and the latest requests came together. The requests that follow are
+ * then held back until zkl_client_push, which the caller must call before its event loop sleeps. Any turn of another thread, and
+ * any call that has to wait, sends them earlier. The kernel sends them after 200 ms.
  */
 bool zkl_client_hold(zkl_client *client);
 void zkl_client_push(zkl_client *client);

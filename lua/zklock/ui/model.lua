@@ -70,9 +70,9 @@ end
 --
 -- Settings:
 --   * `paths` list of paths
---   * `sessions` function() that returns what zklock.inspect.sessions does; nil: it stays unknown which sessions live
---   * `clock` function() that returns seconds since 1970
---   * `process` what this process is called, such as "web1:4711"
+--   * `sessions` function() with the results of zklock.inspect.sessions. Without it, the model does not know which sessions live.
+--   * `clock` function() that returns seconds since 1970.
+--   * `process` the name of this process, such as "web1:4711".
 --   * `extra` fields that are added to each frame
 --   * `interval` seconds between two readings of a lock, default 1
 --
@@ -92,7 +92,7 @@ function Model.new(client, settings)
         revision = 0, gone = {}, gone_before = 0,
         epoch = format("%x-%x", floor(clock() * 1000) % 4294967296, floor(core.now() * 1000000) % 4294967296),
         viewers = {}, viewer_count = 0, touched = false, forget_at = core.now() + FORGET,
-        messages = {}, message_count = 0            -- of the present revision: fields_of
+        messages = {}, message_count = 0            -- see fields_of: texts of the present revision
     }, Model)
 end
 
@@ -145,7 +145,7 @@ local function strip_json(history)
     return strip
 end
 
---- What the list shows of a lock. Cached until the lock changes.
+--- Returns the fields that the list shows of a lock. They are cached until the lock changes.
 local function summary_of(lock)
     local state, history = lock.state, lock.history
     local object = {
@@ -191,7 +191,7 @@ local function lane_json(lane)
     }
 end
 
---- What the page of a lock shows.
+--- Returns the fields that the page of a lock shows.
 local function detail_of(lock)
     local object, state = summary_of(lock), lock.state
     object.contenders, object.ended = {}, {}
@@ -206,7 +206,7 @@ local function detail_of(lock)
     return object
 end
 
---- What only this process knows, of its own client: nil if it has never asked for a lock.
+--- Returns figures of this process's client, which nobody else knows; nil if the client has never asked for a lock.
 local function own_json(self)
     local stats = self.client:stats()
     if not stats or stats.claims == 0 then
@@ -228,7 +228,7 @@ local function own_json(self)
     return object
 end
 
---- What is the same for all messages of one moment.
+--- Returns the fields that all messages of one moment share.
 local function frame(self)
     local state = self.client:state()
     local object = {
@@ -545,7 +545,7 @@ local function fields_of(self, path, seen)
     return fields
 end
 
---- Returns what is to be sent to a viewer now, and notes that it is sent. To be called when the viewer is woken, and once a second.
+--- Returns the message that a viewer gets now, and notes that it is sent. Call it when the viewer is woken, and once a second.
 -- @treturn string|nil nil: nothing
 function Model:message(viewer)
     local now, state = core.now(), tostring(self.client:state()) .. tostring(self.stopped) .. tostring(self.problem)

@@ -14,7 +14,7 @@ local zklock = require "zklock"
 
 local BUYERS, ITEMS, PIECES = 800, 8, 36
 
---- Buyers for whom a service works at a time; what one of them takes, in seconds.
+--- A service works for so many buyers at a time, and takes so many seconds for each.
 local WORKERS, PURCHASE = 36, 1.5
 
 --- Seconds of a session: so much later the locks of the killed service pass on.

@@ -1,4 +1,4 @@
---- What `zklock doctor` concludes from its measurements. spec/contract/command_doctor_spec.lua has those that real servers give.
+--- The findings of `zklock doctor`, by measurements that are given here. spec/contract/command_doctor_spec.lua measures servers.
 
 local diagnosis = require "zklock.cli.diagnosis"
 

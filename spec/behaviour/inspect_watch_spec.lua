@@ -1,4 +1,4 @@
---- inspect.watch: the changes of a queue, in their order; connections and sessions that are lost; changes that were missed.
+--- inspect.watch: the changes of a queue, in their order. It tells of lost connections and sessions, and of changes that it missed.
 
 local fixture = require "spec.support.fixture"
 local inspect = require "zklock.inspect"

@@ -22,7 +22,7 @@ end
 
 --- Runs `fn(model, client)` while a model of these paths runs.
 local function with_model(paths, settings, fn)
-    settings.paths, settings.clock = paths, core.now -- which is the world's in virtual time
+    settings.paths, settings.clock = paths, core.now -- in virtual time this is the clock of the world
     local client = fixture.steady_client()
     local model = Model.new(client, settings)
     loop.run_all({ function()

@@ -11,7 +11,7 @@ local PATIENCE = 60
 --- The kernel sends after 200 ms what is held back, and the I/O thread at its next turn. One of so many tries must see neither.
 local TRIES = 50
 
---- What can be read from a connection now.
+--- Returns the bytes that a connection has now.
 local function arrived(connection)
     connection:settimeout(0)
     local data, _, part = connection:receive(65536)

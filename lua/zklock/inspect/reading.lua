@@ -46,25 +46,15 @@ function Reading:run()
     return self.reads:run()
 end
 
---- Lists a directory of the lock at `path`, with a watch if the reading sets watches.
-local function add_list(self, path, directory, handler)
+--- Reads a part of the lock at `path`, with a watch if the reading sets watches.
+-- @tparam string kind "children" of a directory, or "get" for data: a semaphore's limit, a latch's numbers
+local function add_watched(self, kind, path, node, handler)
     local watched = self.settings.watched
-    self.reads:add("children", directory, function(names, stat, code, watch)
+    self.reads:add(kind, node, function(value, stat, code, watch)
         if watch then
             watched(path, watch)
         end
-        handler(names, stat, code)
-    end, watched ~= nil)
-end
-
---- The same for the data of a node: a semaphore's limit, a latch's numbers.
-local function add_read(self, path, node, handler)
-    local watched = self.settings.watched
-    self.reads:add("get", node, function(data, stat, code, watch)
-        if watch then
-            watched(path, watch)
-        end
-        handler(data, stat, code)
+        handler(value, stat, code)
     end, watched ~= nil)
 end
 
@@ -223,14 +213,14 @@ local function examine_semaphore(self, path, stat, others, found)
         found(rest)
     end
     local strangers
-    add_read(self, path, path .. "/leases", function(text)
+    add_watched(self, "get", path, path .. "/leases", function(text)
         data = text
     end)
-    add_list(self, path, path .. "/leases", function(names)
+    add_watched(self, "children", path, path .. "/leases", function(names)
         permits, strangers = queue.parse(path .. "/leases", names or {})
     end)
     -- A queue that nobody uses may have been deleted. Its list comes last, and decides.
-    add_list(self, path, path .. "/locks", function(names, its_stat)
+    add_watched(self, "children", path, path .. "/locks", function(names, its_stat)
         local more
         line, more = queue.parse(path .. "/locks", names or {})
         line_stat = names and its_stat
@@ -255,7 +245,7 @@ local function examine_other(self, path, stat, others, done)
     if stat.data_length == 0 or stat.data_length > LATCH_DATA then
         return finish(false)
     end
-    add_read(self, path, path, function(data)
+    add_watched(self, "get", path, path, function(data)
         local left, count, gate = (data or ""):match "^(%d+)/(%d+) (gate%-[%x-]+)$"
         local is_latch = left ~= nil
         for _, name in ipairs(others) do
@@ -282,7 +272,7 @@ function Reading:examine(path)
             end
         end
     end
-    add_list(self, path, path, function(names, stat, code)
+    add_watched(self, "children", path, path, function(names, stat, code)
         if not names then
             self.unreadable[path] = code
             return

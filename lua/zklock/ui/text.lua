@@ -44,8 +44,8 @@ local function is_whole(value, at, length)
     return true
 end
 
---- Returns a text as valid UTF-8 without control characters, no longer than so many bytes. What cannot be shown is U+FFFD; "…" at
--- the end means that there is more.
+--- Returns a text as valid UTF-8 without control characters, no longer than so many bytes. U+FFFD stands for bytes that cannot
+-- be shown, "…" at the end for the rest of a longer text.
 -- @tparam string value any bytes
 -- @tparam number most bytes, 8 or more
 function text.clean(value, most)

@@ -42,7 +42,7 @@ test-all: ## the same, and all specs on real servers, all sanitizers, long campa
 check: ## tests for the files that you changed, in seconds; FILE=spec/… for one file, LUA=luajit for another Lua
 	@tools/check.sh $(FILE)
 
-test-c: ## the C unit tests, plain and under sanitizers
+test-c: ## the C unit tests under sanitizers
 	@tools/setup.sh test
 	@tools/test.sh c
 
@@ -50,7 +50,7 @@ test-sim: ## the engine, and random Lua programs, against a simulated ZooKeeper
 	@tools/setup.sh test
 	@tools/test.sh sim
 
-test-virtual: ## the specs of behaviour in virtual time, on every Lua; 5.4 under sanitizers
+test-virtual: ## the specs of behaviour in virtual time, on Lua 5.1 and LuaJIT, and on 5.4 under sanitizers
 	@tools/setup.sh test
 	@tools/test.sh virtual
 

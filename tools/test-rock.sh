@@ -50,7 +50,9 @@ rocks_for() {
 
 install_for() {
     local lua=$1 variables=()
-    [ "$lua" != luajit ] || variables=("LUA_INCDIR=$(pkg-config --variable=includedir luajit)")
+    # One with the flags that users have; without optimisation, the others compile in a third of the time.
+    [ "$lua" = lua5.4 ] || variables=("CFLAGS=-O0 -fPIC")
+    [ "$lua" != luajit ] || variables+=("LUA_INCDIR=$(pkg-config --variable=includedir luajit)")
     rocks_for "$lua" make "$rockspec" "${variables[@]}"
 }
 

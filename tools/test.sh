@@ -276,7 +276,7 @@ if [ -n "$variants" ]; then
 fi
 # After a failed build the suites would fail for that reason only.
 if [ -z "$variants" ] || well; then
-    lane $((2 * $(nproc))) contract campaign c real nginx-asan
+    lane "$slots" contract campaign c real nginx-asan
     lane "$(nproc)" sim virtual lint fuzz rock long
     wait
 fi

@@ -146,6 +146,30 @@ function checker.forgotten(grants, truncations)
     return count, first
 end
 
+--- Nodes that are left at the end. `counts`: for each server how many ephemeral nodes it has; `leader`: the leader's number.
+-- A server that has lost a part of its log may keep nodes that its leader does not have (ZOOKEEPER-4785). No client can delete
+-- them, and no client of the other servers sees them.
+-- @treturn number how many nodes the leader has
+-- @treturn number how many more other servers have
+function checker.nodes(counts, leader)
+    local stray = 0
+    for _, count in ipairs(counts) do
+        stray = stray + math.max(0, count - counts[leader])
+    end
+    return counts[leader], stray
+end
+
+--- Watches that are left at the end: each server has its own.
+-- @treturn number how many there are on all servers
+-- @treturn number 0
+function checker.watches(counts)
+    local sum = 0
+    for _, count in ipairs(counts) do
+        sum = sum + count
+    end
+    return sum, 0
+end
+
 --- Writes that the fenced register accepted although it had accepted a write with a later token.
 function checker.writes(writes)
     local found = {}

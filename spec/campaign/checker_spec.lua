@@ -129,6 +129,14 @@ describe("the campaign's checker #once", function()
         }, truncations)))
     end)
 
+    it("finds nodes that the leader has at the end, and nodes that only another server has", function()
+        assert.same({ 0, 0 }, { checker.nodes({ 0, 0, 0 }, 2) })
+        assert.same({ 2, 0 }, { checker.nodes({ 2, 2, 2 }, 1) })
+        assert.same({ 2, 0 }, { checker.nodes({ 0, 2, 0 }, 2) })
+        assert.same({ 0, 2 }, { checker.nodes({ 2, 0, 0 }, 2) })
+        assert.same({ 1, 3 }, { checker.nodes({ 1, 2, 3 }, 1) })
+    end)
+
     it("finds fibers that were granted nothing after the last fault", function()
         local function limit()
             return 5

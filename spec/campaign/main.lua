@@ -296,21 +296,27 @@ end
 --- Nodes and watches that are left on the servers although all sessions have ended and were closed, and processes.
 function Campaign:leftovers(seconds)
     local found = {}
-    local function check(what, name, word)
-        local count
-        if not tasks.await(function()
-            count = self.servers:count(name)
-            return count == 0
-        end, seconds, 0.5) then
-            found[#found + 1] = ("%s %s are left after %d s"):format(count or "nobody knows how many", what, seconds)
+    local function check(what, name, word, judgement)
+        local left, stray
+        tasks.await(function()
+            local counts, leader = self.servers:counts(name), self.servers:leader()
+            left, stray = nil, nil
+            if counts and leader then
+                left, stray = judgement(counts, leader)
+            end
+            return left == 0 and stray == 0
+        end, seconds, 0.5)
+        if left ~= 0 then
+            found[#found + 1] = ("%s %s are left after %d s"):format(left or "nobody knows how many", what, seconds)
             for number = 1, servers.count do
                 found[#found + 1] = ("server %d: %s"):format(number,
                     (self.servers:ask(number, word, 5) or "does not answer"):gsub("%s*\n%s*", " "))
             end
         end
+        return stray
     end
-    check("nodes", "zk_ephemerals_count", "dump")
-    check("watches", "zk_watch_count", "wchp")
+    self.stray = check("nodes", "zk_ephemerals_count", "dump", checker.nodes) or 0
+    check("watches", "zk_watch_count", "wchp", checker.watches)
     local processes
     if not tasks.await(function()
         processes = self.clients:processes()
@@ -418,6 +424,7 @@ local function judge(campaign, healed, leftovers, options)
     end
     local truncations = campaign.servers:truncations()
     result.forgotten, result.forgotten_first = checker.forgotten(all.grants, truncations)
+    result.stray = campaign.stray
     result.ghosts, result.unanswered = campaign.servers:ghosts(), campaign.servers:unanswered()
     result.found.refusals = {}
     if all.refusals.exhausted and #truncations == 0 and result.ghosts == 0 then
@@ -473,6 +480,10 @@ local function conclude(result, options)
     if result.forgotten > 0 then
         say("The servers have forgotten what they had acknowledged, which no client can make good (ZOOKEEPER-4785): %s",
             result.forgotten_first)
+    end
+    if result.stray > 0 then
+        say("At the end a server has %d nodes that its leader does not have, which no client can delete (ZOOKEEPER-4785)",
+            result.stray)
     end
     if result.standstill then
         say("%s", result.standstill)

@@ -72,6 +72,7 @@ local function rows(result)
     add("servers started again because they did not serve after the faults", "%d", result.restarts)
     add("grants whose nodes the servers acknowledged and forgot", "%s", grouped(result.forgotten))
     add("nodes that one server had kept although they were deleted", "%s", grouped(result.ghosts))
+    add("nodes at the end that a server has and its leader has not", "%d", result.stray)
     add("requests that were executed, but not by the server that had to answer", "%s", grouped(result.unanswered))
     add("overlaps of conflicting holds", "%d", #result.found.overlaps)
     if result.longest_overlap > 0 then

@@ -197,17 +197,16 @@ function Servers:await_all(seconds, when)
     end
 end
 
---- The sum of a figure of `mntr` over all servers; nil if a server does not report it.
-function Servers:count(name)
-    local sum = 0
+--- A figure of `mntr` of each server; nil if a server does not report it.
+function Servers:counts(name)
+    local counts = {}
     for number = 1, COUNT do
-        local count = tonumber((self:ask(number, "mntr", 5) or ""):match(name .. "\t(%d+)"))
-        if not count then
+        counts[number] = tonumber((self:ask(number, "mntr", 5) or ""):match(name .. "\t(%d+)"))
+        if not counts[number] then
             return nil
         end
-        sum = sum + count
     end
-    return sum
+    return counts
 end
 
 --- Calls fn(captured) for each line of the servers' logs that matches the pattern.

@@ -54,7 +54,7 @@ end
 local function ratio_rows(all, columns, values, name, shape)
     local rows = { { name .. " : the other" } }
     for _, column in ipairs(columns) do
-        table.insert(rows[1], (column.text:gsub(", µs$", "")))
+        table.insert(rows[1], (column.text:gsub(", µs$", ""):gsub(", ms$", "")))
     end
     for _, contestant in ipairs(all) do
         local row, any = { contestant.name }, false

@@ -20,7 +20,11 @@
  *       - do the same, then send a multi that checks the node, wait.
  *     Deletes each node, which is not timed. Prints the medians in microseconds, a line each.
  *
- * PATH is created if its parent exists. The nodes' path is as long as a lock's, the data as long as an identity.
+ * floor once SERVERS PATH 1
+ *     Creates a node and deletes it, which is the least that a command does which opens a session for one lock. Prints
+ *     nothing.
+ *
+ * PATH is created if its parent exists, except by `once`. The nodes' path is as long as a lock's, the data as long as an identity.
  */
 #include <errno.h>
 #include <poll.h>
@@ -344,6 +348,15 @@ static int run_first(const char *path, int count)
     return 0;
 }
 
+static int run_once(const char *path)
+{
+    char prefix[512];
+    snprintf(prefix, sizeof prefix, "%s/%s", path, NAME);
+    create(prefix);
+    delete_node();
+    return 0;
+}
+
 /* A node that is created and deleted again and again; the callbacks' context. */
 struct slot {
     char prefix[256];
@@ -420,17 +433,20 @@ int main(int argc, char **argv)
 {
     bool cycles = argc == 5 && strcmp(argv[1], "cycle") == 0;
     bool first = argc == 5 && strcmp(argv[1], "first") == 0;
+    bool once = argc == 5 && strcmp(argv[1], "once") == 0;
     bool crowd = argc == 10 && strcmp(argv[1], "crowd") == 0 && strcmp(argv[4], "many") == 0;
-    int count = cycles || first ? atoi(argv[4]) : crowd ? atoi(argv[6]) : 0;
+    int count = cycles || first || once ? atoi(argv[4]) : crowd ? atoi(argv[6]) : 0;
     if (count < 1) {
         fprintf(stderr, "Usage: floor cycle SERVERS PATH COUNT\n"
                         "       floor first SERVERS PATH COUNT\n"
+                        "       floor once SERVERS PATH 1\n"
                         "       floor crowd SERVERS PATH many 1 COUNT WARM_UP SECONDS DIR\n");
         return 2;
     }
     connect_to(argv[2]);
     int status = cycles  ? run_cycles(argv[3], count)
                  : first ? run_first(argv[3], count)
+                 : once  ? run_once(argv[3])
                          : run_crowd(argv[3], count, atof(argv[7]), atof(argv[8]));
     zookeeper_close(handle);
     return status;

@@ -54,6 +54,16 @@ function lib.run(words)
     return lib.run_lines(words)[1]
 end
 
+--- Runs a program without input and output.
+-- @tparam table words the command
+-- @tparam ?number status the exit code that it must have (0); raises if it has another one
+function lib.execute(words, status)
+    local _, how, code = os.execute(command_line(words) .. " </dev/null >/dev/null 2>&1")
+    if how ~= "exit" or code ~= (status or 0) then
+        error(string.format("%s ended with %s %s", command_line(words), how, code))
+    end
+end
+
 --- Runs programs at the same time. When all are started, calls fn().
 -- @tparam table commands array of arrays of words
 -- @treturn table array of the first lines' values, by program

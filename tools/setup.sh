@@ -50,7 +50,7 @@ specs=(
 # npm installs the driver. The pictures show Chinese characters.
 drivers=(chromium nodejs npm fonts-wqy-microhei)
 rivals=(
-    lua-luv valgrind gnuplot-nox luajit2 libluajit2-5.1-dev
+    lua-luv valgrind strace gnuplot-nox luajit2 libluajit2-5.1-dev
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo
@@ -64,7 +64,7 @@ packages_for() {
     demo-openresty | soak-nginx) printf '%s\n' "${build[@]}" "${server[@]}" "${shop[@]}" "${nginx[@]}" ;;
     test) packages_for build && packages_for demo && packages_for demo-openresty && packages_for lint && packages_for fuzz &&
         packages_for docs && printf '%s\n' "${specs[@]}" "${faults[@]}" ;;
-    bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${rivals[@]}" "${nginx[@]}" ;;
+    bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${command[@]}" "${rivals[@]}" "${nginx[@]}" ;;
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;
     docs) printf '%s\n' "${one_lua[@]}" "${reference[@]}" ;;

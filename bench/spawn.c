@@ -4,7 +4,7 @@
  * spawn COUNT STATUS COMMAND [ARG...]
  *     Runs the command COUNT times, one run after the other. Standard input and output are /dev/null; if STATUS, the
  *     expected exit code, is not 0, so is standard error. Prints the medians:
- *       - wall_us: from before the fork until the command has ended;
+ *       - wall_us: from before the fork until the command has ended; least_us: the same, of the quickest run;
  *       - cpu_us: processor time, user and system;
  *       - rss_kb: the resident memory of the largest process, at its largest.
  */
@@ -114,6 +114,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < MEASURES; i++) {
         qsort(values[i], (size_t)count, sizeof *values[i], compare);
         printf(" %s=%.1f", names[i], values[i][count / 2]);
+    }
+    printf(" least_us=%.1f", values[WALL][0]);
+    for (int i = 0; i < MEASURES; i++) {
         free(values[i]);
     }
     putchar('\n');

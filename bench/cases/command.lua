@@ -17,8 +17,8 @@ local PATIENCE = 60
 --- The exit code of `zklock run` if there is no connection.
 local NO_CONNECTION = 121
 
---- Seconds: the session while a command runs, and for how many such sessions it runs.
-local SESSION_TIMEOUT, SESSIONS = 4, 3
+--- While a command runs: the session timeout in seconds, and for how many session timeouts it runs.
+local HELD, QUICK_HELD = { timeout = 10, sessions = 2 }, { timeout = 4, sessions = 1 }
 
 --- Writes the script that `make install` would install for an interpreter. Returns its name.
 local function install(settings, interpreter, modules)
@@ -129,7 +129,7 @@ local function measure_times(settings, list, rounds, count)
     return compare.collect(list, rounds, { count }, function(command)
         local its = lib.run(joined(environment(settings, settings.servers),
             { settings.build .. "/spawn", count, command.status or 0 }, words_of(command, settings.servers)))
-        return { wall = its.wall_us / 1000, cpu = its.cpu_us / 1000, memory = its.rss_kb / 1024 }
+        return { wall = its.wall_us / 1000, least = its.least_us / 1000, cpu = its.cpu_us / 1000, memory = its.rss_kb / 1024 }
     end)
 end
 
@@ -250,29 +250,35 @@ local function report_counts(list, values, tools)
     end
 end
 
---- What zklock does while a command runs, for one session timeout.
+--- What zklock does while a command runs, for one session timeout. All variants run at the same time: they wait nearly always.
 local function report_holding(settings, all, rounds)
-    local sessions = settings.quick and 1 or SESSIONS
+    local its = settings.quick and QUICK_HELD or HELD
     report.title("While a command runs, for each session timeout (%d s, %d of them a run); median of %d rounds (min..max)",
-        SESSION_TIMEOUT, sessions, rounds)
-    local list = {}
-    for _, its in ipairs(all) do
-        table.insert(list, { name = "zklock run, " .. its.text, script = its.script, missing = its.missing })
+        its.timeout, its.sessions, rounds)
+    local list, commands, values = {}, {}, {}
+    for index, variant in ipairs(all) do
+        list[index] = { name = "zklock run, " .. variant.text, missing = variant.missing }
+        values[list[index].name] = {}
+        if not variant.missing then
+            commands[index] = joined(environment(settings, settings.servers), {
+                variant.script, "run", "--session-timeout", its.timeout, PATH .. "-" .. variant.interpreter, "--", "lua5.4",
+                settings.bench .. "/programs/supervised.lua", its.timeout * its.sessions
+            })
+        end
     end
-    local values = compare.collect(list, rounds, { sessions }, function(command)
-        local its = lib.run(joined(environment(settings, settings.servers), {
-            command.script, "run", "--session-timeout", SESSION_TIMEOUT, PATH, "--", "lua5.4",
-            settings.bench .. "/programs/supervised.lua", sessions * SESSION_TIMEOUT
-        }))
-        return {
-            wrapper = its.wrapper / sessions, io = its.io / sessions, guardian = its.guardian / sessions,
-            cpu = its.cpu_us / 1000 / sessions
-        }
-    end)
+    for round = 1, rounds do
+        for index, result in ipairs(lib.run_together(commands, function() end)) do
+            local row = values[list[index].name]
+            for _, key in ipairs { "wrapper", "io", "guardian", "cpu_ms" } do
+                row[key] = row[key] or {}
+                row[key][round] = result[key] / its.sessions
+            end
+        end
+    end
     compare.report(list, {
         { key = "wrapper", text = "waits of the wrapper", shape = "%.0f" },
         { key = "io", text = "of its I/O thread", shape = "%.0f" },
-        { key = "guardian", text = "of the guardian", shape = "%.0f" }, { key = "cpu", text = "processor, ms", shape = "%.1f" }
+        { key = "guardian", text = "of the guardian", shape = "%.0f" }, { key = "cpu_ms", text = "processor, ms", shape = "%.1f" }
     }, values, {})
 end
 
@@ -291,6 +297,7 @@ return function(settings)
     end
     local columns = {
         { key = "cpu", text = "processor, ms", shape = "%.1f" }, { key = "wall", text = "from start to end, ms", shape = "%.1f" },
+        { key = "least", text = "the quickest run, ms", shape = "%.1f" },
         { key = "memory", text = "largest process, MB", shape = "%.1f" }
     }
     report.title("Starting the command: medians of %d runs; median of %d rounds (min..max)", count, rounds)
@@ -298,7 +305,7 @@ return function(settings)
         { "zklock run, no server, Lua 5.4" }, { "cpu" })
     report.title("Running a command under a lock: medians of %d runs; median of %d rounds (min..max)", count, rounds)
     compare.report(runs, columns, measure_times(settings, runs, rounds, count),
-        { "zklock run PATH -- true, Lua 5.4" }, { "cpu", "wall" })
+        { "zklock run PATH -- true, Lua 5.4" }, { "cpu", "least" })
     local every = joined(starts, runs)
     report.title("Counts for one run of each")
     report_counts(every, measure_counts(settings, every, few))

@@ -1,7 +1,7 @@
 --- supervised: the command of `zklock run` in the case command: prints what the processes around it do in SECONDS.
 --
 -- `wrapper`, `io`, `guardian`: how many times the wrapper's first thread, its I/O thread and the guardian gave up the processor in
--- order to wait. `cpu_us`: processor time of all three.
+-- order to wait. `cpu_ms`: processor time of all three.
 --
 -- Usage: zklock run PATH -- lua5.4 supervised.lua SECONDS
 
@@ -46,10 +46,10 @@ end
 
 --- What they have done so far.
 local function look(threads)
-    local its = { cpu_us = 0 }
+    local its = { cpu_ms = 0 }
     for name, directory in pairs(threads) do
         its[name] = tonumber(read("%s/status", directory):match("\nvoluntary_ctxt_switches:%s+(%d+)"))
-        its.cpu_us = its.cpu_us + tonumber(read("%s/schedstat", directory):match("^%d+")) / 1000
+        its.cpu_ms = its.cpu_ms + tonumber(read("%s/schedstat", directory):match("^%d+")) / 1e6
     end
     return its
 end
@@ -59,5 +59,5 @@ socket.sleep(SETTLE)
 local before = look(threads)
 socket.sleep(tonumber(arg[1]))
 local after = look(threads)
-print(string.format("name=supervised wrapper=%d io=%d guardian=%d cpu_us=%.1f", after.wrapper - before.wrapper,
-    after.io - before.io, after.guardian - before.guardian, after.cpu_us - before.cpu_us))
+print(string.format("name=supervised wrapper=%d io=%d guardian=%d cpu_ms=%.3f", after.wrapper - before.wrapper,
+    after.io - before.io, after.guardian - before.guardian, after.cpu_ms - before.cpu_ms))

@@ -7,6 +7,17 @@ local loops = require "spec.support.loops"
 
 local collect = callbacks.collect
 
+--- Returns a function that waits until a callback has been called so many times, and returns its last arguments.
+local function awaiter(loop, answers)
+    return function(count)
+        loops.until_true(loop, function()
+            return #answers >= count
+        end, "a callback")
+        assert.equal(count, #answers)
+        return answers[count]
+    end
+end
+
 --- Defines the promises for one loop.
 local function promises(loop)
     after_each(fixture.clean)
@@ -16,13 +27,7 @@ local function promises(loop)
             local client = loops.client(loop, { session_timeout = 20 })
             local path = fixture.path()
             local lock, answers, callback = client:mutex(path), collect()
-            local function await(count)
-                loops.until_true(loop, function()
-                    return #answers >= count
-                end, "a callback")
-                assert.equal(count, #answers)
-                return answers[count]
-            end
+            local await = awaiter(loop, answers)
             assert(lock:acquire { timeout = 20, callback = callback })
             assert.same({}, answers)
             local held = await(1)[1]
@@ -54,13 +59,11 @@ local function promises(loop)
                 loop.sleep(0.01) -- under luv this coroutine begins before the loop
                 local client = fixture.client { session_timeout = 20 }
                 local lock, answers, callback = client:mutex(fixture.path()), collect()
+                local await = awaiter(loop, answers)
                 assert(lock:acquire { timeout = 20, callback = callback })
+                assert.is_true(await(1)[1]:held())
                 assert(lock:acquire { timeout = 0.05, callback = callback })
-                loops.until_true(loop, function()
-                    return #answers == 2
-                end, "both callbacks")
-                assert.is_true(answers[1][1]:held())
-                assert.equal("timeout", answers[2][3])
+                assert.equal("timeout", await(2)[3])
             end)
         end)
     end

@@ -16,7 +16,7 @@ MANDIR ?= $(PREFIX)/share/man/man1
 LUA ?= $(patsubst lualuajit,luajit,lua$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 
-.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live screenshots test-browser examples docs install clean
+.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -126,6 +126,10 @@ demo-live: ## the same story with the live view of its locks open: two services,
 	@tools/build.sh 5.4
 	@ZKLOCK_CONFIG=/nonexistent LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/5.4/?.so;;' \
 	    tools/zookeeper run -- lua5.4 tools/demo-live.lua $(ARGS)
+
+pictures: ## draw the pictures of the documentation, docs/pictures/*.svg; ARGS=… names some
+	@tools/setup.sh build
+	@lua5.4 tools/pictures.lua $(ARGS)
 
 screenshots: ## the pictures of the live view in the documentation, in chromium
 	@tools/setup.sh demo browser

@@ -155,6 +155,7 @@ sort_out() {
         contracts+=(spec/contract/check_spec.lua)
         ;;
     tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
+    tools/pictures*) documents=yes contracts+=(spec/contract/docs_pictures_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
     tools/test-rock.sh) rock=yes ;;
     CMakeLists.txt | rockspec/*)

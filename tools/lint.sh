@@ -5,7 +5,7 @@
 #
 # Usage: tools/lint.sh [CHECK…]     checks: layout layers gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
 #                                   or tidy-quick instead of tidy: without clang's analyser, which takes nine tenths of the time
-#                                   or states, a part of docs: the tables of states
+#                                   or states or pictures, parts of docs: the tables of states; the pictures
 #
 # An analyser that has found nothing does not run again until a file that it reads, its settings or its version has changed.
 # build/lint/ remembers what it has read; without it everything is analysed.
@@ -97,8 +97,13 @@ check_states() {
     lua5.4 tools/states.lua
 }
 
+# Pictures are well-formed, keep their rules, and are what their programs draw.
+check_pictures() {
+    files 'docs/*.svg' | xargs -r xmllint --noout --nonet && lua5.4 tools/pictures.lua --check
+}
+
 check_docs() {
-    tools/docs.sh links && check_states
+    tools/docs.sh links && check_states && check_pictures
 }
 
 [ $# -gt 0 ] || set -- layout layers gcc clang tidy cppcheck luacheck shellcheck docs

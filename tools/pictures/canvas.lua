@@ -39,6 +39,7 @@ local BOLD = {
 }
 local CODE = 61 -- each character of DejaVu Sans Mono
 local OTHER = 100 -- any other character, such as a Chinese one
+local NO_BREAK = "\194\160" -- a space at which no line ends
 
 --- Class -> what it is, light, dark. Areas have a fill and a stroke, texts a fill, lines a stroke.
 local COLOURS = {
@@ -81,7 +82,7 @@ end
 function canvas.width_of(text, style)
     local widths, sum = style.bold and BOLD or PLAIN, 0
     for character in characters(text) do
-        local code = #character == 1 and character:byte()
+        local code = #character == 1 and character:byte() or character == NO_BREAK and 32
         sum = sum + (code and (style.code and CODE or widths[code - 31]) or OTHER)
     end
     return sum * (style.size or 14) / 100
@@ -184,7 +185,7 @@ function Canvas:box(x, y, width, height, style)
     return y + height
 end
 
---- Draws a line through points, an array of x1, y1, x2, y2 and so on. `style`: class ("line"), dashed, arrow: with a tip at its end.
+--- Draws a line through points, an array of x1, y1, x2, y2 and so on. `style`: class ("line"), dashed, arrow (a tip at its end).
 function Canvas:line(points, style)
     style = style or {}
     local class, count = self:_class(style.class or "line"), #points

@@ -43,6 +43,7 @@ local function read_record()
         local round = { version = version, left = tonumber(left), sold = tonumber(sold) }
         record.rounds[#record.rounds + 1] = round
         record[version] = round.sold
+        assert(round.sold >= record.stock, "a round that sold less has no bar")
     end
     assert(record.requests and #record.rounds == 3, RECORD .. " is no output of make demo-openresty")
     return record

@@ -1,0 +1,48 @@
+--- nodes: a row of a queue's nodes, and arrows from node to node. For pictures of queues.
+
+local nodes = {}
+
+local HEIGHT = 60
+
+--- Class of a node's state.
+local CLASSES = { holds = "held", waits = "waits", dead = "bad", gone = "gone" }
+
+--- Draws nodes side by side. `list`: for each its state ("holds", "waits", "dead", "gone") and its lines of text. Returns the row:
+-- boxes with left, right, top, bottom, middle.
+function nodes.row(c, y, list, left, width, gap)
+    local row, wide = {}, (width - gap * (#list - 1)) / #list
+    for index, node in ipairs(list) do
+        local x = left + (index - 1) * (wide + gap)
+        local gone = node.state == "gone"
+        local lines = {}
+        for number, text in ipairs(node.lines) do
+            lines[number] = { text, bold = number == 1 and not gone, class = gone and "soft" or nil }
+        end
+        c:box(x, y, wide, HEIGHT, { class = CLASSES[node.state], dashed = gone, lines = lines })
+        row[index] = { left = x, right = x + wide, top = y, bottom = y + HEIGHT, middle = x + wide / 2 }
+    end
+    return row
+end
+
+--- Draws an arrow from one node to the next one.
+function nodes.beside(c, from, to, style)
+    local y = (from.top + from.bottom) / 2 + (style.down or 0)
+    if from.left > to.left then
+        c:arrow({ from.left - 1, y, to.right + 1, y }, style)
+    else
+        c:arrow({ from.right + 1, y, to.left - 1, y }, style)
+    end
+end
+
+--- Draws an arrow below or above other nodes, `away` from them. `style.from`, `style.to`: how far from the nodes' middles it begins
+-- and ends; `style.above`.
+function nodes.around(c, from, to, away, style)
+    local x1, x2 = from.middle + (style.from or 0), to.middle + (style.to or 0)
+    local edge1, edge2 = from.bottom + 1, to.bottom + 1
+    if style.above then
+        edge1, edge2, away = from.top - 1, to.top - 1, -away
+    end
+    c:arrow({ x1, edge1, x1, edge1 + away, x2, edge1 + away, x2, edge2 }, style)
+end
+
+return nodes

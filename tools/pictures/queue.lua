@@ -1,0 +1,82 @@
+--- The queue of a mutex: each waiter watches the node before its own; a release; a waiter that dies.
+
+local canvas = require "tools.pictures.canvas"
+local nodes = require "tools.pictures.nodes"
+
+local WORDS = {
+    en = {
+        title = "The queue of a lock",
+        desc = "Four nodes in the order of their numbers: A holds, B, C and D wait. Each waiter watches the node before its own. "
+            .. "A releases: its node is deleted, and only B is woken and granted. C's process dies, and its session ends: "
+            .. "its node is deleted. D is woken and lists the queue. B's node is still ahead: D is not granted, and watches it.",
+        holds = "holds", waits = "waits", dead = "died", gone = "deleted",
+        frames = {
+            "Each waiter watches the node before its own.",
+            "A releases: its node is deleted. Only B is woken, and is granted the lock.",
+            "C's process dies. When its session ends, its node is deleted, and D is woken.",
+            "D lists the queue: B's node is still ahead. D is not granted. It watches B's node."
+        },
+        watch = "watches", event = "is woken by a deleted node"
+    },
+    zh = {
+        title = "锁的队列",
+        desc = "四个节点按序号排列：A 持有锁，B、C、D 等待，各自监视前一个节点。A 释放锁：它的节点被删除，只有 B 被唤醒并获得锁。"
+            .. "C 的进程崩溃，会话结束后它的节点被删除。D 被唤醒，重新列出队列。B 的节点仍在前面，所以 D 没有获得锁，改为监视 B 的节点。",
+        holds = "持有", waits = "等待", dead = "崩溃", gone = "已删除",
+        frames = {
+            "每个等待者只监视前一个节点。",
+            "A 释放锁，它的节点被删除。只有 B 被唤醒，并获得锁。",
+            "C 的进程崩溃。会话结束后，它的节点被删除，D 被唤醒。",
+            "D 重新列出队列：B 的节点仍在前面。D 没有获得锁，改为监视 B 的节点。"
+        },
+        watch = "监视", event = "因节点被删除而被唤醒"
+    }
+}
+
+local NAMES = { "A 0007", "B 0008", "C 0009", "D 0010" }
+local WATCH, EVENT = { class = "watch", dashed = true }, { class = "event" }
+
+--- The states of the four nodes in each frame, and the arrows: who watches whom, which deletion wakes whom.
+local FRAMES = {
+    { { "holds", "waits", "waits", "waits" }, watches = { { 2, 1 }, { 3, 2 }, { 4, 3 } }, events = {} },
+    { { "gone", "holds", "waits", "waits" }, watches = { { 3, 2 }, { 4, 3 } }, events = { { 1, 2 } } },
+    { { nil, "holds", "dead", "waits" }, watches = {}, events = { { 3, 4 } } },
+    { { nil, "holds", nil, "waits" }, watches = { { 4, 2 } }, events = {} }
+}
+
+return function(language)
+    local words = WORDS[language]
+    local c = canvas.new { language = language, title = words.title, desc = words.desc }
+    local left, width, gap = canvas.MARGIN, canvas.WIDTH - 2 * canvas.MARGIN, 32
+    local y = c:text(left, 10, words.title, { size = 18, bold = true }) + 4
+
+    -- The key.
+    c:arrow({ left, y + 10, left + 32, y + 10 }, WATCH)
+    c:text(left + 40, y, words.watch, { class = "soft" })
+    local x = left + 40 + canvas.width_of(words.watch, {}) + 24
+    c:arrow({ x, y + 10, x + 32, y + 10 }, EVENT)
+    y = c:text(x + 40, y, words.event, { class = "soft" }) + 14
+
+    for number, frame in ipairs(FRAMES) do
+        c:box(left, y - 1, 22, 22, { round = 11, lines = { { tostring(number), bold = true } } })
+        y = c:text(left + 30, y, words.frames[number], { width = width - 30 }) + 8
+        local list = {}
+        for index, name in ipairs(NAMES) do
+            local state = frame[1][index] or "gone"
+            list[index] = { state = state, lines = { name, words[state] } }
+        end
+        local row = nodes.row(c, y, list, left, width, gap)
+        for _, watch in ipairs(frame.watches) do
+            if watch[1] - watch[2] == 1 then
+                nodes.beside(c, row[watch[1]], row[watch[2]], WATCH)
+            else
+                nodes.around(c, row[watch[1]], row[watch[2]], 14, WATCH)
+            end
+        end
+        for _, event in ipairs(frame.events) do
+            nodes.beside(c, row[event[1]], row[event[2]], EVENT)
+        end
+        y = row[1].bottom + 22
+    end
+    return c:finish()
+end

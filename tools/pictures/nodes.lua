@@ -2,7 +2,7 @@
 
 local nodes = {}
 
-local HEIGHT = 60
+local LINE, ROOM = 19, 11 -- heights: of a line of text, of what is above and below
 
 --- Class of a node's state.
 local CLASSES = { holds = "held", waits = "waits", dead = "bad", gone = "gone" }
@@ -18,8 +18,9 @@ function nodes.row(c, y, list, left, width, gap)
         for number, text in ipairs(node.lines) do
             lines[number] = { text, bold = number == 1 and not gone, class = gone and "soft" or nil }
         end
-        c:box(x, y, wide, HEIGHT, { class = CLASSES[node.state], dashed = gone, lines = lines })
-        row[index] = { left = x, right = x + wide, top = y, bottom = y + HEIGHT, middle = x + wide / 2 }
+        local high = #lines * LINE + 2 * ROOM
+        c:box(x, y, wide, high, { class = CLASSES[node.state], dashed = gone, lines = lines })
+        row[index] = { left = x, right = x + wide, top = y, bottom = y + high, middle = x + wide / 2 }
     end
     return row
 end

@@ -88,6 +88,23 @@ describe("the programs of the pictures", function()
     end
 end)
 
+describe("the picture of the layers", function()
+    it("names functions that exist", function()
+        local sources, count = {}, 0
+        for _, directory in ipairs { "csrc", "lua/zklock" } do
+            for _, path in ipairs(files.find(directory, "")) do
+                sources[#sources + 1] = read(path)
+            end
+        end
+        local text = table.concat(sources)
+        for name in read("docs/pictures/layers.svg"):gmatch 'class="code"[^>]*>[%w_]-:?([%w_]+)<' do
+            assert.is_truthy(text:find("%f[%w_]" .. name .. "%f[^%w_]"), name)
+            count = count + 1
+        end
+        assert.equal(7, count)
+    end)
+end)
+
 describe("a picture's canvas", function()
     --- What is wrong with a picture that `draw(canvas)` draws.
     local function problems(draw)

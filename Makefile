@@ -128,7 +128,7 @@ demo-live: ## the same story with the live view of its locks open: two services,
 	    tools/zookeeper run -- lua5.4 tools/demo-live.lua $(ARGS)
 
 pictures: ## draw the pictures of the documentation, docs/pictures/*.svg; ARGS=… names some
-	@tools/setup.sh build
+	@tools/setup.sh docs
 	@lua5.4 tools/pictures.lua $(ARGS)
 
 screenshots: ## the pictures of the live view in the documentation, in chromium

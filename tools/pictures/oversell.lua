@@ -11,7 +11,7 @@ local WORDS = {
             .. "Without a lock {v1} orders are accepted, with a lock in each process {v2}, with zklock {v3}.",
         requests = "requests", proxy = "proxy", service = "service", pieces = "pieces",
         rounds = {
-            v1 = { "no lock", "Requests overwrite the stock: {left} are left." },
+            v1 = { "no lock", "Requests overwrite the stock. It still says {left}." },
             v2 = { "a lock in each process", "It excludes requests of its own process only." },
             v3 = { "zklock", "One request of all services has the lock at a time." }
         },

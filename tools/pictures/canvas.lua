@@ -227,6 +227,28 @@ function Canvas:cross(x, y, class, radius)
         number(y - r), number(x + r), number(y + r), number(x - r), number(y + r), number(x + r), number(y - r)), y + r)
 end
 
+--- Writes the picture's title as its headline. Returns y below it.
+function Canvas:headline()
+    return self:text(canvas.MARGIN, 10, self.settings.title, { size = 18, bold = true, width = canvas.WIDTH - 2 * canvas.MARGIN })
+end
+
+--- Draws a key: signs with their meanings side by side. `signs`: for each its text, and `arrow` or `box`, a style. Returns y below.
+function Canvas:key(y, signs)
+    local x, below = canvas.MARGIN, y
+    for _, sign in ipairs(signs) do
+        if sign.arrow then
+            self:arrow({ x, y + 10, x + 32, y + 10 }, sign.arrow)
+            x = x + 40
+        else
+            self:box(x, y + 1, 18, 16, sign.box)
+            x = x + 26
+        end
+        below = self:text(x, y, sign[1], { class = "soft" })
+        x = x + canvas.width_of(sign[1], {}) + 24
+    end
+    return below
+end
+
 -- ---- What makes a picture unreadable ----------------------------------------------------------------------------------------
 
 local function overlap(one, other)

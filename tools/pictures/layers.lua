@@ -75,14 +75,7 @@ return function(language)
     local c = canvas.new { language = language, title = words.title, desc = words.desc }
     local left, width = canvas.MARGIN, canvas.WIDTH - 2 * canvas.MARGIN
     local inner, inner_width = left + BAND, width - 2 * BAND
-    local y = c:text(left, 10, words.title, { size = 18, bold = true, width = width }) + 4
-
-    -- The key.
-    c:arrow { left, y + 10, left + 32, y + 10 }
-    c:text(left + 40, y, words.call, { class = "soft" })
-    local x = left + 40 + canvas.width_of(words.call, {}) + 24
-    c:arrow({ x, y + 10, x + 32, y + 10 }, UP)
-    y = c:text(x + 40, y, words.back, { class = "soft" }) + 12
+    local y = c:key(c:headline() + 4, { { words.call, arrow = {} }, { words.back, arrow = UP } }) + 12
 
     local function layer(at, wide, name, note)
         c:box(at, y, wide, BOX, { lines = { { name, bold = true }, { note, class = "soft" } } })

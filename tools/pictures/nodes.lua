@@ -1,4 +1,6 @@
---- nodes: a row of a queue's nodes, and arrows from node to node. For pictures of queues.
+--- nodes: frames with a row of a queue's nodes, and arrows from node to node. For pictures of queues.
+
+local canvas = require "tools.pictures.canvas"
 
 local nodes = {}
 
@@ -7,9 +9,17 @@ local LINE, ROOM = 19, 11 -- heights: of a line of text, of what is above and be
 --- Class of a node's state.
 local CLASSES = { holds = "held", waits = "waits", dead = "bad", gone = "gone" }
 
---- Draws nodes side by side. `list`: for each its state ("holds", "waits", "dead", "gone") and its lines of text. Returns the row:
--- boxes with left, right, top, bottom, middle.
-function nodes.row(c, y, list, left, width, gap)
+--- Writes what happens in a frame, with the frame's number. Returns y below it.
+function nodes.frame(c, y, number, text)
+    local left, width = canvas.MARGIN, canvas.WIDTH - 2 * canvas.MARGIN
+    c:box(left, y - 1, 22, 22, { round = 11, lines = { { tostring(number), bold = true } } })
+    return c:text(left + 30, y, text, { width = width - 30 })
+end
+
+--- Draws nodes side by side, over the width of the picture. `list`: for each its state ("holds", "waits", "dead", "gone") and its
+-- lines of text. Returns the row: boxes with left, right, top, bottom, middle.
+function nodes.row(c, y, list, gap)
+    local left, width = canvas.MARGIN, canvas.WIDTH - 2 * canvas.MARGIN
     local row, wide = {}, (width - gap * (#list - 1)) / #list
     for index, node in ipairs(list) do
         local x = left + (index - 1) * (wide + gap)
@@ -27,7 +37,7 @@ end
 
 --- Draws an arrow from one node to the next one.
 function nodes.beside(c, from, to, style)
-    local y = (from.top + from.bottom) / 2 + (style.down or 0)
+    local y = (from.top + from.bottom) / 2
     if from.left > to.left then
         c:arrow({ from.left - 1, y, to.right + 1, y }, style)
     else
@@ -35,15 +45,11 @@ function nodes.beside(c, from, to, style)
     end
 end
 
---- Draws an arrow below or above other nodes, `away` from them. `style.from`, `style.to`: how far from the nodes' middles it begins
--- and ends; `style.above`.
-function nodes.around(c, from, to, away, style)
+--- Draws an arrow below other nodes. `style.from`, `style.to`: how far from the nodes' middles it begins and ends.
+function nodes.around(c, from, to, style)
     local x1, x2 = from.middle + (style.from or 0), to.middle + (style.to or 0)
-    local edge1, edge2 = from.bottom + 1, to.bottom + 1
-    if style.above then
-        edge1, edge2, away = from.top - 1, to.top - 1, -away
-    end
-    c:arrow({ x1, edge1, x1, edge1 + away, x2, edge1 + away, x2, edge2 }, style)
+    local y = from.bottom + 1
+    c:arrow({ x1, y, x1, y + 14, x2, y + 14, x2, y }, style)
 end
 
 return nodes

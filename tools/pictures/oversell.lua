@@ -58,7 +58,7 @@ return function(language)
     local c = canvas.new { language = language, title = filled(words.title, record), desc = filled(words.desc, record) }
     local left, width = canvas.MARGIN, canvas.WIDTH - 2 * canvas.MARGIN
 
-    local y = c:text(left, 10, filled(words.title, record), { size = 18, bold = true }) + 8
+    local y = c:headline() + 8
 
     -- Requests, the proxy, the services, the stock.
     local high, gap, low = 30, 34, 66

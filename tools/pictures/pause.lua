@@ -53,17 +53,10 @@ return function(language)
     local c = canvas.new { language = language, title = words.title, desc = words.desc:gsub("~", " ") }
     local left, width = canvas.MARGIN, A - 24 - canvas.MARGIN
     local half = 9 -- of a bar's width
-    local top = c:text(left, 10, words.title, { size = 18, bold = true }) + 6
-
-    -- The key.
-    local x = left
-    for index, style in ipairs { { class = "waits" }, { class = "held" }, { class = "gone", dashed = true } } do
-        style.round = 3
-        c:box(x, top + 1, 2 * half, 16, style)
-        c:text(x + 26, top, words.key[index], { class = "soft" })
-        x = x + 26 + canvas.width_of(words.key[index], {}) + 20
-    end
-    top = top + 34
+    local top = c:key(c:headline() + 4, {
+        { words.key[1], box = { class = "waits", round = 3 } }, { words.key[2], box = { class = "held", round = 3 } },
+        { words.key[3], box = { class = "gone", round = 3, dashed = true } }
+    }) + 14
     for index, lane in ipairs { A, ZOOKEEPER, B, STORE } do
         c:text(lane, top, words.lanes[index], { bold = true, anchor = "middle" })
     end

@@ -47,30 +47,21 @@ local FRAMES = {
 return function(language)
     local words = WORDS[language]
     local c = canvas.new { language = language, title = words.title, desc = words.desc }
-    local left, width, gap = canvas.MARGIN, canvas.WIDTH - 2 * canvas.MARGIN, 32
-    local y = c:text(left, 10, words.title, { size = 18, bold = true }) + 4
-
-    -- The key.
-    c:arrow({ left, y + 10, left + 32, y + 10 }, WATCH)
-    c:text(left + 40, y, words.watch, { class = "soft" })
-    local x = left + 40 + canvas.width_of(words.watch, {}) + 24
-    c:arrow({ x, y + 10, x + 32, y + 10 }, EVENT)
-    y = c:text(x + 40, y, words.event, { class = "soft" }) + 14
+    local y = c:key(c:headline() + 4, { { words.watch, arrow = WATCH }, { words.event, arrow = EVENT } }) + 14
 
     for number, frame in ipairs(FRAMES) do
-        c:box(left, y - 1, 22, 22, { round = 11, lines = { { tostring(number), bold = true } } })
-        y = c:text(left + 30, y, words.frames[number], { width = width - 30 }) + 8
+        y = nodes.frame(c, y, number, words.frames[number]) + 8
         local list = {}
         for index, name in ipairs(NAMES) do
             local state = frame[1][index] or "gone"
             list[index] = { state = state, lines = { name, words[state] } }
         end
-        local row = nodes.row(c, y, list, left, width, gap)
+        local row = nodes.row(c, y, list, 32)
         for _, watch in ipairs(frame.watches) do
             if watch[1] - watch[2] == 1 then
                 nodes.beside(c, row[watch[1]], row[watch[2]], WATCH)
             else
-                nodes.around(c, row[watch[1]], row[watch[2]], 14, WATCH)
+                nodes.around(c, row[watch[1]], row[watch[2]], WATCH)
             end
         end
         for _, event in ipairs(frame.events) do

@@ -43,19 +43,15 @@ local FRAMES = {
 return function(language)
     local words = WORDS[language]
     local c = canvas.new { language = language, title = words.title, desc = words.desc }
-    local left, width, gap = canvas.MARGIN, canvas.WIDTH - 2 * canvas.MARGIN, 22
-    local y = c:text(left, 10, words.title, { size = 18, bold = true }) + 4
-    c:arrow({ left, y + 10, left + 32, y + 10 }, WAITS)
-    y = c:text(left + 40, y, words.key, { class = "soft" }) + 14
+    local y = c:key(c:headline() + 4, { { words.key, arrow = WAITS } }) + 14
 
     for number, states in ipairs(FRAMES) do
-        c:box(left, y - 1, 22, 22, { round = 11, lines = { { tostring(number), bold = true } } })
-        y = c:text(left + 30, y, words.frames[number], { width = width - 30 }) + 10
+        y = nodes.frame(c, y, number, words.frames[number]) + 10
         local list = {}
         for index, kind in ipairs(KINDS) do
             list[index] = { state = states[index], lines = { kind[1], words[kind[2]], words[states[index]] } }
         end
-        local row = nodes.row(c, y, list, left, width, gap)
+        local row = nodes.row(c, y, list, 22)
         for index, state in ipairs(states) do
             for other = 1, index - 1 do
                 local conflict = KINDS[index][2] == "writes" or KINDS[other][2] == "writes"
@@ -63,7 +59,7 @@ return function(language)
                     if index - other == 1 then
                         nodes.beside(c, row[index], row[other], WAITS)
                     else
-                        nodes.around(c, row[index], row[other], 14, WAITS)
+                        nodes.around(c, row[index], row[other], WAITS)
                     end
                 end
             end

@@ -2,9 +2,13 @@
 #include "lua_box.h"
 
 const char *const box_type_names[] = {
-    [CLIENT_TYPE] = "zklock.client",           [LOCK_SPEC_TYPE] = "zklock.lock_spec",
-    [ACQUISITION_TYPE] = "zklock.acquisition", [QUESTION_TYPE] = "zklock.question",
-    [OPERATION_TYPE] = "zklock.operation",     [METER_TYPE] = "zklock.meter",
+    [CLIENT_TYPE] = "zklock.client",
+    [LOCK_SPEC_TYPE] = "zklock.lock_spec",
+    [ACQUISITION_TYPE] = "zklock.acquisition",
+    [QUESTION_TYPE] = "zklock.question",
+    [OPERATION_TYPE] = "zklock.operation",
+    [METER_TYPE] = "zklock.meter",
+    [SCOPE_TYPE] = "zklock.scope",
 };
 
 int push_failure(lua_State *L, zkl_code code, const char *message)

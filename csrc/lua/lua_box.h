@@ -25,7 +25,8 @@ typedef enum {
     QUESTION_TYPE, /* for contenders, or for a flush */
     OPERATION_TYPE,
     METER_TYPE,
-    LAST_TYPE = METER_TYPE
+    SCOPE_TYPE,
+    LAST_TYPE = SCOPE_TYPE
 } box_type;
 
 extern const char *const box_type_names[];

@@ -184,7 +184,7 @@ static int32_t check_count(lua_State *L, int index)
 
 /*
  * client:acquire(spec, hold, try, optimistic, count, writer, seconds) -> acquisition, whether it is granted already,
- *   whether there are notifications for client:next | nil, message, code
+ *   whether there are notifications for client:next, acquisition:id() | nil, message, code
  *
  * `count` is the number of a semaphore's permits, or nil. `writer` is the write acquisition whose place in the queue a
  * reader may take (a downgrade), or nil. The acquisition is put into hold.acquisition before anything is sent. So if a signal
@@ -222,7 +222,8 @@ static int client_acquire(lua_State *L)
     }
     lua_pushboolean(L, zkl_handle_held(*box));
     lua_pushboolean(L, block_for > 0 && zkl_client_has_notifications(client));
-    return 3;
+    zkl_push_integer(L, zkl_handle_id(*box));
+    return 4;
 }
 
 /* client:contenders(path, identities) -> question | nil, message, code */

@@ -139,8 +139,6 @@ static int core_features(lua_State *L)
 
 /* --- the module ---------------------------------------------------------------------------------------------------- */
 
-static const luaL_Reg no_methods[] = {{NULL, NULL}};
-
 static const luaL_Reg functions[] = {
     {"open", core_open},
     {"lock_spec", core_lock_spec},
@@ -215,11 +213,12 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
         luaL_newmetatable(L, box_type_names[type]);
     }
     fill_type(L, types, CLIENT_TYPE, client_methods, client_gc);
-    fill_type(L, types, LOCK_SPEC_TYPE, no_methods, lock_spec_gc);
+    fill_type(L, types, LOCK_SPEC_TYPE, lock_spec_methods, lock_spec_gc);
     fill_type(L, types, ACQUISITION_TYPE, acquisition_methods, handle_gc);
     fill_type(L, types, QUESTION_TYPE, question_methods, handle_gc);
     fill_type(L, types, OPERATION_TYPE, operation_methods, handle_gc);
     fill_type(L, types, METER_TYPE, meter_methods, meter_gc);
+    fill_type(L, types, SCOPE_TYPE, scope_methods, scope_gc);
     push_functions(L, types, functions);
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");

@@ -4,6 +4,8 @@
 
 #include "lua_box.h"
 
+extern const luaL_Reg lock_spec_methods[];
+
 int lock_spec_gc(lua_State *L);
 int core_lock_spec(lua_State *L);
 

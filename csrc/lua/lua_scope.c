@@ -6,25 +6,18 @@
 
 #include "lua_box.h"
 
-static const char SCOPE_TYPE[] = "zklock.scope";
-
-static zkl_scope **box_of_scope(lua_State *L)
-{
-    return luaL_checkudata(L, 1, SCOPE_TYPE);
-}
-
 static zkl_scope *check_scope(lua_State *L)
 {
-    zkl_scope *scope = *box_of_scope(L);
+    zkl_scope *scope = *(zkl_scope **)check_box(L, 1, SCOPE_TYPE);
     if (scope == NULL) {
         luaL_error(L, "this scope has been collected");
     }
     return scope;
 }
 
-static int scope_gc(lua_State *L)
+int scope_gc(lua_State *L)
 {
-    zkl_scope **box = box_of_scope(L);
+    zkl_scope **box = check_box(L, 1, SCOPE_TYPE);
     zkl_scope *scope = *box;
     *box = NULL;
     if (scope != NULL) {
@@ -35,7 +28,7 @@ static int scope_gc(lua_State *L)
 
 static zkl_handle *check_acquisition(lua_State *L)
 {
-    zkl_handle *handle = *(zkl_handle **)luaL_checkudata(L, 2, box_type_names[ACQUISITION_TYPE]);
+    zkl_handle *handle = *(zkl_handle **)check_box(L, 2, ACQUISITION_TYPE);
     if (handle == NULL) {
         luaL_error(L, "this acquisition has been collected");
     }
@@ -57,21 +50,28 @@ static int scope_remove(lua_State *L)
     return 0;
 }
 
-/*
- * scope:context() -> number that nginx's Lua module has for the request at present | nil: the request has ended
- *
- * The number changes when nginx redirects the request internally. Code that ran before the redirect does not go on
- * after it. The caller must have read ngx.ctx before the first call: until then there is no such number.
- */
-static int scope_context(lua_State *L)
+/* Pushes the result of scope:context(). Returns 1. */
+static int push_context(lua_State *L, const zkl_scope *scope)
 {
     int32_t context;
-    if (!zkl_scope_context(check_scope(L), &context)) {
+    if (!zkl_scope_context(scope, &context)) {
         lua_pushnil(L);
     } else {
         lua_pushinteger(L, context);
     }
     return 1;
+}
+
+/*
+ * scope:context() -> number that nginx's Lua module has for the request at present | nil: the request has ended
+ *
+ * The number changes when nginx redirects the request internally. Code that ran before the redirect does not go on
+ * after it. The caller must have read ngx.ctx before the first call, or before core.scope: until then there is no such
+ * number.
+ */
+static int scope_context(lua_State *L)
+{
+    return push_context(L, check_scope(L));
 }
 
 static struct {
@@ -104,25 +104,22 @@ static int scope_has(lua_State *L)
     return 1;
 }
 
-/* core.scope(address of an nginx request) -> scope | nil: scopes are not possible here; see zkl_scope_open */
+/*
+ * core.scope(address of an nginx request) -> scope, the result of scope:context() | nil: scopes are not possible here; see
+ * zkl_scope_open
+ */
 int core_scope(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"add", scope_add}, {"remove", scope_remove}, {"context", scope_context}, {"has", scope_has}, {NULL, NULL}};
     void *request = (void *)(uintptr_t)luaL_checknumber(L, 1);
-    zkl_scope **box = lua_newuserdata(L, sizeof *box);
-    *box = NULL;
-    if (luaL_newmetatable(L, SCOPE_TYPE)) {
-        lua_pushcfunction(L, scope_gc);
-        lua_setfield(L, -2, "__gc");
-        lua_newtable(L);
-        zkl_setfuncs(L, methods);
-        lua_setfield(L, -2, "__index");
-    }
-    lua_setmetatable(L, -2);
+    zkl_scope **box = push_box(L, SCOPE_TYPE);
     *box = zkl_scope_open(request);
     if (*box == NULL) {
         lua_pushnil(L);
+        return 1;
     }
-    return 1;
+    return 1 + push_context(L, *box);
 }
+
+const luaL_Reg scope_methods[] = {
+    {"add", scope_add}, {"remove", scope_remove}, {"context", scope_context}, {"has", scope_has}, {NULL, NULL},
+};

@@ -2,8 +2,11 @@
 #ifndef ZKLOCK_LUA_SCOPE_H
 #define ZKLOCK_LUA_SCOPE_H
 
-#include <lua.h>
+#include "lua_compat.h"
+
+extern const luaL_Reg scope_methods[];
 
 int core_scope(lua_State *L);
+int scope_gc(lua_State *L);
 
 #endif

@@ -479,6 +479,7 @@ local function read_settings(client, given, schema)
     settings.identity = settings.identity or client._identity
     settings.acl = settings.acl or client._acl
     settings.group = client._lock_groups:find(settings.metrics)
+    settings.specs = {}
     return settings
 end
 

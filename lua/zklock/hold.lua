@@ -8,10 +8,10 @@
 local getmetatable, setmetatable = getmetatable, setmetatable
 local huge, max = math.huge, math.max
 
---- The initial state of a hold. Hold.new sets the fields that each hold needs: Lua reallocates a table that gets a further
--- field.
+--- The initial state of a hold. Hold.new sets the fields that each hold needs, at least in nginx: Lua reallocates a table that
+-- gets a further field. `id` is that of `acquisition`.
 local Hold = {
-    count = 1, levels = 1, asked = 0, cancelled = false, told = false, observed = false,
+    count = 1, levels = 1, asked = 0, cancelled = false, told = false,
     keep = false,  -- whether it outlives the request that acquires it
     by_callback = false, -- whether a call (zklock.call) stands for its coroutine
     within = false -- the level that belongs to with_lock
@@ -29,7 +29,9 @@ Hold.WAIT, Hold.TRY, Hold.OPTIMISTIC = false, "try", "optimistic"
 -- @tparam boolean|nil keep whether it outlives the request that acquires it
 -- @treturn table
 function Hold.new(try, count, acquirer, keep)
-    local hold = setmetatable({ acquisition = false, try = try, acquirer = acquirer, released = false }, Hold)
+    local hold = setmetatable({
+        acquisition = false, id = false, try = try, acquirer = acquirer, owner = false, observed = false, released = false
+    }, Hold)
     if count ~= 1 then
         hold.count = count
     end
@@ -71,7 +73,7 @@ local function no()
 end
 
 --- Takes the place of the `acquisition` of a weak hold after it was collected.
-local GONE = { held = no, cancel = no, id = no }
+local GONE = { held = no, cancel = no }
 
 --- The metatable of a weak hold, which refers to its `acquisition` weakly.
 local WeaklyHeld = { __mode = "v", __index = setmetatable({ acquisition = GONE }, Hold) }
@@ -90,7 +92,7 @@ function Hold.weaken(lock)
     local hold = lock._hold
     local keeper = setmetatable({ lock = lock, _hold = hold, acquisition = hold.acquisition, owner = hold.owner }, HoldKeeper)
     if hold.observed then
-        lock._client._registry.observers[hold.acquisition:id()] = keeper -- observers is weak: no entry is left
+        lock._client._registry.observers[hold.id] = keeper -- observers is weak: no entry is left
     end
     return keeper, setmetatable(hold, WeaklyHeld)
 end
@@ -102,7 +104,7 @@ function Hold.strengthen(lock, hold)
     end
     setmetatable(hold, Hold)
     if hold.observed then
-        lock._client._registry.observers[hold.acquisition:id()] = lock
+        lock._client._registry.observers[hold.id] = lock
     end
 end
 

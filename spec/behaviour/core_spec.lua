@@ -101,6 +101,27 @@ describe("zklock.core", function()
         assert.same({ false, false }, { ok, called })
     end)
 
+    it("makes lock specs that differ from another one in their path only", function()
+        local client, path = fixture.client(), fixture.path()
+        local function new_spec()
+            local first = assert(core.lock_spec { path = path .. "/first", mode = "read", identity = "a reader", acl = "open" })
+            return assert(assert(first:with_path(path .. "/second")):with_path(path .. "/third"))
+        end
+        local third = new_spec()
+        collectgarbage() -- each has its own copy of the settings
+        local acquisition = assert(client._core:acquire(third, {}))
+        eventually(function()
+            return acquisition:held()
+        end)
+        assert.equal(path .. "/third/", acquisition:node():sub(1, #path + 7))
+        local contenders = assert(client:rwlock(path .. "/third"):contenders())
+        assert.same({ "a reader", "shared" }, { contenders[1].identity, contenders[1].mode })
+        for _, wrong in ipairs { "", "third", "/", "/zookeeper", "/a//b" } do
+            assert.is_false(pcall(third.with_path, third, wrong))
+        end
+        assert.is_false(pcall(third.with_path, third))
+    end)
+
     it("raises an error for an operation whose answer has been taken", function()
         local operation = objects().operation
         assert.equal("string", type(operation:take()))

@@ -31,7 +31,7 @@ local function enter_placed(self, timeout, count, keep, me, record)
     local deadlock = self:_deadlock(timeout, count, me)
     local hold = present(self)
     if deadlock then
-        refuse(self._group, "deadlock")
+        refuse(self._settings.group, "deadlock")
         return nil, deadlock, "deadlock"
     elseif not hold or self._client._core:state() == nil then
         return acquire(self, timeout, count, keep, me, record)
@@ -44,8 +44,8 @@ local function enter_placed(self, timeout, count, keep, me, record)
         end
         hold.levels = level
         return self
-    elseif self._reentrant then
-        refuse(self._group, "lost")
+    elseif self._settings.reentrant then
+        refuse(self._settings.group, "lost")
         return give_up_lost(self)
     end
     drop_lost(self)

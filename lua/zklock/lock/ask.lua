@@ -60,7 +60,7 @@ end
 function Lock:extend(seconds)
     check_self(self, "extend")
     if seconds == nil then
-        seconds = self._max_hold or huge
+        seconds = self._settings.max_hold or huge
     elseif seconds ~= huge then
         local fits, expected = options.duration(seconds)
         if not fits then

@@ -28,20 +28,35 @@ local attempts = {}
 
 -- Asking --------------------------------------------------------------------------------------------------------------
 
---- Makes the lock spec on the C side, once for all acquisitions of the object.
-local function make_spec(self)
-    local spec, message, code = core.lock_spec {
+--- Makes a lock spec of all settings of the object.
+local function read_spec(self)
+    local settings = self._settings
+    return core.lock_spec {
         path = self._path,
         mode = self._kind.mode,
-        identity = self._identity,
-        acl = self._acl,
-        max_hold = self._max_hold,
-        revocable = self._on_revoke ~= false,
+        identity = settings.identity,
+        acl = settings.acl,
+        max_hold = settings.max_hold,
+        revocable = settings.on_revoke ~= nil,
         permits = self._permits or nil,
-        handoff = self._handoff,
-        linger = self._linger,
-        meter = self._group.meter
+        handoff = settings.handoff,
+        linger = settings.linger,
+        meter = settings.group.meter
     }
+end
+
+--- Makes the lock spec on the C side, once for all acquisitions of the object. Other locks of the kind with the same settings
+-- differ only in their paths (and semaphores in their permits).
+local function make_spec(self)
+    local specs, mode = self._settings.specs, self._kind.mode
+    local like = not self._permits and specs[mode]
+    local spec, message, code
+    if like then
+        spec, message, code = like:with_path(self._path)
+    else
+        spec, message, code = read_spec(self)
+        specs[mode] = spec
+    end
     self._spec = spec or false
     return spec, message, code
 end
@@ -69,7 +84,9 @@ local function request(self, hold, block_for)
     if sending then
         sending(client)
     end
-    local acquisition, granted, news = client._core:acquire(spec, hold, try, try == OPTIMISTIC, hold.count, writer, block_for)
+    local acquisition, granted, news, id =
+        client._core:acquire(spec, hold, try, try == OPTIMISTIC, hold.count, writer, block_for)
+    hold.id = id
     if acquisition and client._adapter.bind and not hold.by_callback then
         client._adapter.bind(hold)
     end
@@ -99,14 +116,14 @@ local function take(self, hold)
     if hold.keep and adapter.keep then
         adapter.keep(hold)
     end
-    if adapter.bind or self._on_lost or self._on_revoke or hold.by_callback then
+    if adapter.bind or self._settings.on_lost or self._settings.on_revoke or hold.by_callback then
         hold.observed = true
-        wait.observe(client, hold.acquisition:id(), self)
+        wait.observe(client, hold.id, self)
     elseif client._state_listeners[1] then
         wait.attend(client)
     end
     client._attempts[self] = nil
-    if self._on_revoke then
+    if self._settings.on_revoke then
         tell_revoked(self, hold) -- for requests that came before there was an observer
         if self._hold ~= hold then
             return nil, format("the %s %s was given back as soon as it was granted: others had asked for it", self._kind.name,
@@ -171,7 +188,7 @@ function Lock:_abandon(hold)
     Owner.forget(self, hold)
     if acquisition then
         if hold.observed then
-            client._registry.observers[acquisition:id()] = nil
+            client._registry.observers[hold.id] = nil
         end
         acquisition:cancel()
     end
@@ -186,7 +203,7 @@ function Lock:_cancel()
     end
     hold.cancelled = "cancelled"
     if hold.acquisition then
-        local waiter = self._client._registry.by_handle[hold.acquisition:id()]
+        local waiter = self._client._registry.by_handle[hold.id]
         hold.acquisition:cancel()
         if waiter then
             self._client._adapter.wake(waiter)
@@ -212,7 +229,7 @@ attempts.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 --- Asks for the lock and waits. Unless it returns true, the caller must give up the acquisition.
 local function attempt(self, hold, timeout)
     local client = self._client
-    local ask = not self._lingers and client._adapter.may_block_for -- a lingering lock is usually granted at once
+    local ask = self._settings.linger == 0 and client._adapter.may_block_for -- a lingering lock is usually granted at once
     local block_for, deadline = ask and ask() or nil, timeout
     if timeout ~= huge then
         timeout = hold.try and client:_cleanup_timeout() or timeout
@@ -230,7 +247,7 @@ local function attempt(self, hold, timeout)
     if hold.try and client._core:state() ~= "connected" then
         deadline = min(deadline, now() + OFFLINE_PATIENCE)
     end
-    local decided, message, code = wait.until_decided(client, acquisition:id(), deadline, attempt_decided, hold)
+    local decided, message, code = wait.until_decided(client, hold.id, deadline, attempt_decided, hold)
     if decided == nil then
         return nil, message, code
     end
@@ -259,7 +276,7 @@ local function acquire(self, timeout, count, keep, me, record)
     local ok, got, message, code = self._client._protect(attempt_or_abandon, self, hold, timeout)
     if ok then
         if not got then
-            refuse(self._group, code)
+            refuse(self._settings.group, code)
         end
         return got, message, code
     end

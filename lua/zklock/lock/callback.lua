@@ -32,7 +32,7 @@ function kind.results(subject)
         return lock
     end
     lock:_abandon(hold)
-    refuse(lock._group, code)
+    refuse(lock._settings.group, code)
     return nil, message, code
 end
 
@@ -90,7 +90,7 @@ end
 function callbacks.acquire(self, seconds, count, keep, fn)
     local able, message, code = Call.is_possible(self._client)
     if not able then
-        refuse(self._group, code)
+        refuse(self._settings.group, code)
         return nil, message, code
     end
     local lock = Owner.place_of_caller(self)
@@ -107,7 +107,7 @@ function callbacks.acquire(self, seconds, count, keep, fn)
     if not ok then
         error(call, 0)
     end
-    refuse(self._group, code)
+    refuse(self._settings.group, code)
     return nil, message, code
 end
 

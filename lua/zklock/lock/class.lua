@@ -33,24 +33,17 @@ function Lock.is_lock(value)
     return classes[getmetatable(value)] ~= nil
 end
 
---- Makes a lock, for Client:mutex and similar methods. `settings` have been checked. `class` is Lock or a class that extends it.
+--- Makes a lock, for Client:mutex and similar methods. `class` is Lock or a class that extends it. `settings` are those of the
+-- client's LOCK_SCHEMA, checked and with the client's settings in place of absent ones; and
+--   * `group`: where the lock is measured (zklock.lock_groups);
+--   * `specs`: mode -> the latest lock spec with these settings.
 function Lock.new(class, client, kind, path, settings)
     return setmetatable({
         _client = client,
         _kind = kind,
         _path = path,
-        _identity = settings.identity,
-        _acl = settings.acl,
-        _reentrant = settings.reentrant,
-        _wait_release = settings.wait_release,
-        _max_hold = settings.max_hold,
-        _handoff = settings.handoff,
-        _linger = settings.linger,
-        _group = settings.group, -- where it is measured; see zklock.lock_groups
-        _lingers = settings.linger ~= nil and settings.linger > 0,
+        _settings = settings, -- further locks may have the same table
         -- An absent field is false, so that Lua does not look for it in the class.
-        _on_lost = settings.on_lost or false,
-        _on_revoke = settings.on_revoke or false,
         -- The lock spec on the C side, made at the first acquisition.
         _spec = false,
         _permits = false, -- the permits of a semaphore

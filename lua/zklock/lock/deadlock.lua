@@ -70,7 +70,7 @@ function Lock:_deadlock(timeout, count, me)
         return nil
     elseif not hold.acquisition:held() then
         return nil
-    elseif not self._reentrant then
+    elseif not self._settings.reentrant then
         return format("the %s %s is already held by this object", self._kind.name, self._path)
     elseif count > hold.count then
         return format("the %s %s is held by this object with a count of %d and cannot be acquired again with one of %d",

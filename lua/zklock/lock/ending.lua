@@ -51,10 +51,11 @@ end
 
 --- Runs on_revoke if the lock has been asked for since on_revoke ran last.
 local function tell_revoked(self, hold)
-    local asked = self._on_revoke and hold.acquisition:revocations() or 0
+    local on_revoke = self._settings.on_revoke
+    local asked = on_revoke and hold.acquisition:revocations() or 0
     if asked > hold.asked then
         hold.asked = asked
-        self._client:_run_callback("on_revoke", self._on_revoke, self)
+        self._client:_run_callback("on_revoke", on_revoke, self)
     end
 end
 ending.tell_revoked = tell_revoked
@@ -63,8 +64,9 @@ ending.tell_revoked = tell_revoked
 local function tell_lost(self, hold, reason, message)
     hold.told = true
     Owner.forget_caller(self)
-    if self._on_lost then
-        self._client:_run_callback("on_lost", self._on_lost, self, reason, message)
+    local on_lost = self._settings.on_lost
+    if on_lost then
+        self._client:_run_callback("on_lost", on_lost, self, reason, message)
     end
 end
 ending.tell_lost = tell_lost

@@ -55,7 +55,7 @@ Lock._begin_release = begin_release
 -- of the release, for the message.
 function Lock:_await_release(hold, deadline, seconds)
     local client, acquisition = self._client, hold.acquisition
-    local done, message, code = wait.until_decided(client, acquisition:id(), deadline, acquisition.finished, acquisition)
+    local done, message, code = wait.until_decided(client, hold.id, deadline, acquisition.finished, acquisition)
     if done and acquisition:released() then
         return true
     elseif done then
@@ -78,7 +78,7 @@ end
 -- @tparam boolean wait_for_server
 -- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
 local function leave(self, wait_for_server, timeout)
-    local ask = wait_for_server and not self._lingers and self._client._adapter.may_block_for
+    local ask = wait_for_server and self._settings.linger == 0 and self._client._adapter.may_block_for
     local block_for, begun = ask and ask() or nil, timeout and now()
     if timeout and block_for then
         block_for = min(block_for, timeout)
@@ -161,7 +161,7 @@ function Lock:release(settings)
     if not classes[getmetatable(self)] then
         check_self(self, "release")
     end
-    local wait_for_server, timeout = self._wait_release, nil
+    local wait_for_server, timeout = self._settings.wait_release, nil
     if settings ~= nil then
         local read, wrong = options.read(settings, RELEASE)
         if not read then
@@ -184,7 +184,7 @@ end
 function Lock:__close()
     local lock = self:_closes()
     if lock then
-        leave(lock, self._wait_release and wait.is_possible(self._client))
+        leave(lock, self._settings.wait_release and wait.is_possible(self._client))
     end
 end
 

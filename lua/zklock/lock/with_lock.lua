@@ -49,7 +49,7 @@ function steps.release(record, seconds)
     disclose(hold, record.level)
     local held = lock:_ends(hold, record.level)
     if held then
-        local _, message, code = leave(held, held._wait_release, release_timeout(seconds))
+        local _, message, code = leave(held, held._settings.wait_release, release_timeout(seconds))
         return code == "lost" and message or nil
     end
     return nil

@@ -36,7 +36,7 @@ end
 
 --- The answer of an acquisition that was cancelled, or was given up because its coroutine was not resumed in time.
 local function was_cancelled(run)
-    refuse(run.multi._members[1]._group, run.cancelled)
+    refuse(run.multi._members[1]._settings.group, run.cancelled)
     if run.cancelled == "timeout" then
         return nil, "could not acquire the locks in time", "timeout"
     end
@@ -54,7 +54,7 @@ local function take_together(self, run, way, deadline)
             abandon_asked(run)
             return nil, message, code, members[index]
         end
-        handles[index] = acquisition:id()
+        handles[index] = run.records[index].hold.id
     end
     local able, message, code = wait.until_decided(self._client, handles, deadline, runs.decided, run)
     if able == nil then
@@ -110,8 +110,8 @@ local function take_all_in_order(self, run, deadline)
         local member, hold = find_lost(run)
         if not member then
             return true
-        elseif member._reentrant or now() >= deadline then
-            refuse(member._group, "lost")
+        elseif member._settings.reentrant or now() >= deadline then
+            refuse(member._settings.group, "lost")
             return nil, member:_lost_message(hold), "lost"
         end
         runs.begin_anew(self, run)
@@ -142,7 +142,7 @@ local function attempt(self, run, timeout)
     for index = 1, #self._members do
         local deadlock = place(self, run, index):_deadlock(timeout, 1, run.acquirer)
         if deadlock then
-            refuse(self._members[index]._group, "deadlock")
+            refuse(self._members[index]._settings.group, "deadlock")
             return nil, deadlock, "deadlock"
         end
     end
@@ -164,7 +164,7 @@ local function attempt(self, run, timeout)
     end
     if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         if refused then
-            refuse(refused._group, code)
+            refuse(refused._settings.group, code)
         end
         return taken, message, code
     end

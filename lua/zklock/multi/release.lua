@@ -58,7 +58,7 @@ local function release_noted(self, records, wait_for_server, timeout)
         local member, hold = members[index], holds[index]
         local waits = wait_for_server
         if waits == nil and hold then
-            waits = member._wait_release
+            waits = member._settings.wait_release
         end
         if hold and waits then
             local released, message, code = member:_await_release(hold, deadline, seconds)
@@ -100,7 +100,7 @@ function releases.await(self, timeout, holds, members)
     local lost
     for index = 1, #self._members do
         local member, hold = members[index], holds[index]
-        if hold and hold ~= true and member._wait_release then
+        if hold and hold ~= true and member._settings.wait_release then
             local released, message, code = member:_await_release(hold, deadline, seconds)
             lost = lost or not released and code == "lost" and message or nil
         end

@@ -57,8 +57,9 @@
 --                       query each other's holds. When a coroutine ends while it holds, the hold belongs to its owner.
 --     adapter.bind(hold)
 --                       optional: the running coroutine has asked for a lock, by `hold.acquisition`. The adapter may end this
---                       acquisition together with whatever runs; it may use the field `hold.owner` for this. With bind
---                       the client's pump is attended to while any lock is held.
+--                       acquisition together with whatever runs; it may use the field `hold.owner` for this.
+--                       `hold.acquirer.weak` has weak references to the coroutine, `thread`, and to what adapter.owner()
+--                       has returned, `owner`. With bind the client's pump is attended to while any lock is held.
 --
 --     adapter.keep(hold)
 --                       optional: the lock was acquired with `keep = true`: the adapter must not end its acquisition.

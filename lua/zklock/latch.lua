@@ -7,6 +7,7 @@ local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
+local Owner = require "zklock.owner"
 local wait = require "zklock.wait"
 
 local error, min, pairs, setmetatable, tonumber = error, math.min, pairs, setmetatable, tonumber
@@ -80,6 +81,7 @@ local function ask(self, run, seconds)
         return nil, message, code
     end
     if client._adapter.bind then
+        run.acquirer = Owner.running(client)
         client._adapter.bind(run) -- the wait ends with whatever runs, such as a request
     end
     if run.try and client._core:state() ~= "connected" then

@@ -8,7 +8,7 @@
 --
 -- An *acquirer* (`acquirer`) stands for a coroutine, without a strong reference to it. Where the adapter has the function `owner`,
 -- the acquirers of one owner (inside nginx: of one request) form a *group*. They may use each other's holds. When a coroutine
--- ends, its holds belong to the group.
+-- ends, its holds belong to the group. The first acquirer stands for the group, too: most groups have no other.
 
 local Hold = require "zklock.hold"
 
@@ -28,28 +28,24 @@ local MAIN = {}
 --- thread -> its acquirer, where the adapter knows no owners.
 local acquirers = setmetatable({}, WEAK_KEYS)
 
---- owner -> its group: `acquirers` is the set of its acquirers, `by_thread` finds the acquirer of a thread. (nginx reuses threads
--- for other requests, so each group has separate acquirers.)
+--- owner -> its group. (nginx reuses threads for other requests, so each group has separate acquirers.)
 local groups = setmetatable({}, WEAK_KEYS)
 
---- Makes an acquirer. `weak.thread` is its coroutine. `companions` are the companions that the coroutine uses, by object, so
--- that companions exist as long as the coroutine, or in a group as long as the owner. Lock objects remember `mark` for the
--- acquirer or for its whole group.
-local function new_acquirer(thread, group)
-    return {
-        weak = setmetatable({ thread = thread }, WEAK_VALUES), group = group, companions = false,
-        mark = group and group.mark or {}
-    }
+--- Makes an acquirer. `weak.thread` is its coroutine, `weak.owner` its owner, if any. Lock objects remember `mark` for the acquirer
+-- or for its whole group. `group` is the acquirer that stands for the group, or nil. `companions` are the companions that the
+-- coroutine uses, by object, so that companions exist as long as the coroutine, or in a group as long as the owner. Where the
+-- acquirer stands for a group, `further` is the set of its other acquirers, and `by_thread` finds them.
+local function new_acquirer(thread, owner)
+    local weak = setmetatable({ thread = thread, owner = owner }, WEAK_VALUES)
+    return { weak = weak, mark = weak, companions = false }
 end
 
---- Makes the group of an owner, and returns its first acquirer. The tables are made with their first elements, because a table
--- that grows is costly, and most groups have one acquirer.
+--- Makes an acquirer that stands for the group of an owner.
 local function new_group(owner, thread)
-    local group = { by_thread = false, acquirers = false, weak = setmetatable({ owner = owner }, WEAK_VALUES), mark = {} }
-    local acquirer = new_acquirer(thread, group)
-    group.by_thread, group.acquirers = setmetatable({ [thread] = acquirer }, WEAK_KEYS), { [acquirer] = true }
+    local group = new_acquirer(thread, owner)
+    group.group = group
     groups[owner] = group
-    return acquirer
+    return group
 end
 
 --- Returns the acquirer of a thread in the group of an owner.
@@ -57,12 +53,17 @@ local function member(owner, thread)
     local group = groups[owner]
     if not group then
         return new_group(owner, thread)
+    elseif group.weak.thread == thread then
+        return group
+    elseif not group.further then
+        group.further, group.by_thread = {}, setmetatable({}, WEAK_KEYS)
     end
     local acquirer = group.by_thread[thread]
     if not acquirer then
-        acquirer = new_acquirer(thread, group)
+        acquirer = new_acquirer(thread, owner)
+        acquirer.group, acquirer.mark = group, group.mark
         group.by_thread[thread] = acquirer
-        group.acquirers[acquirer] = true
+        group.further[acquirer] = true
     end
     return acquirer
 end
@@ -114,11 +115,11 @@ Owner.is_above = is_above
 
 --- Whether no code is left that could ask for the result of an acquirer's hold.
 function Owner.is_gone(acquirer)
-    local group = acquirer.group
-    if group then
-        return group.weak.owner == nil
+    local weak = acquirer.weak
+    if acquirer.group then
+        return weak.owner == nil
     end
-    return acquirer.weak.thread == nil
+    return weak.thread == nil
 end
 
 --- Notes that a coroutine asks for a lock itself, by this lock object. (A group is noted as a whole.)
@@ -183,6 +184,12 @@ local function new_companion(object)
     return setmetatable(lock, getmetatable(object))
 end
 
+--- Returns the companion, one of `others`, that an acquirer has left held and this coroutine may use; or nil.
+local function left_companion(others, acquirer, me)
+    local lock = others[acquirer]
+    return lock and present(lock) and has_left(acquirer, me) and lock or nil
+end
+
 --- Finds, among the lock objects that hold through an object, one that an ended coroutine has left held and this coroutine may
 -- use.
 local function left_over(object, me)
@@ -193,10 +200,14 @@ local function left_over(object, me)
         return nil
     end
     if group then
-        for acquirer in pairs(group.acquirers) do
-            local lock = others[acquirer]
-            if lock and present(lock) and has_left(acquirer, me) then
-                return lock
+        local companion = left_companion(others, group, me)
+        if companion or not group.further then
+            return companion
+        end
+        for acquirer in pairs(group.further) do
+            companion = left_companion(others, acquirer, me)
+            if companion then
+                return companion
             end
         end
         return nil

@@ -186,7 +186,7 @@ describe("a request that ends while it holds releases its lock #nginx", function
                 content_by_lua_block {
                     local lock = require("spec.support.inside_nginx").mutex("@PATH@")
                     assert(lock:acquire(20))
-                    local request = lock._hold.owner.request
+                    local request = lock._hold.owner.owner
                     ngx.say(type(request.scope), " ", type(request.scope and request.scope:context()), " ",
                         tostring(request == ngx.ctx.first))
                 }

@@ -14,35 +14,40 @@ local is_dropped_thread, is_over, place_of = running.is_dropped_thread, running.
 
 local holds = {}
 
+-- `hold.owner` has weak references: `owner` is the request and `thread` the coroutine that have asked for the lock. The running
+-- coroutine has just asked, or was given the hold, so it is the hold's acquirer (zklock.owner), which has this table. `place` is
+-- added here when it is known: the coroutine's place as of running.place_of.
+
 --- Notes which coroutine and request have asked for a lock: the acquisition ends with the request.
 function holds.bind(hold)
-    local owner = running.owner()
-    hold.owner = owner
-    if owner and owner.request.scope then
-        owner.request.scope:add(hold.acquisition)
+    local weak = hold.acquirer.weak
+    hold.owner = weak
+    local request = weak.owner
+    if request and request.scope then
+        request.scope:add(hold.acquisition)
     end
 end
 
 --- Makes a hold outlive its request.
 function holds.keep(hold)
-    local owner = hold.owner
-    if owner and owner.request and owner.request.scope then
-        owner.request.scope:remove(hold.acquisition)
+    local request = hold.owner and hold.owner.owner
+    if request and request.scope then
+        request.scope:remove(hold.acquisition)
     end
 end
 
 --- Notes that a hold belongs to with_lock: it ends with the running coroutine, if that coroutine has acquired it.
 function holds.enclose(hold)
-    local owner, thread = hold.owner, running_thread()
-    if owner and thread and owner.thread == thread and owner.place == nil then
-        owner.place = place_of(thread)
+    local weak, thread = hold.owner, running_thread()
+    if weak and thread and weak.thread == thread and weak.place == nil then
+        weak.place = place_of(thread)
     end
 end
 
 --- Whether the request, or the with_lock, that a hold belongs to has ended.
 local function is_abandoned(hold)
-    local owner = hold.owner
-    return not owner or is_over(owner.request) or hold.within and is_dropped_thread(owner)
+    local weak = hold.owner
+    return not weak or is_over(weak.owner) or hold.within and is_dropped_thread(weak.owner, weak.thread, weak.place)
 end
 
 --- Gives back abandoned holds: those with `keep` only if `all`; those of timers also if their time of grace is over.
@@ -53,7 +58,7 @@ function holds.release_abandoned(client, all, grace_is_over)
         local hold = lock._hold
         if hold then
             local over = (all or not hold.keep) and is_abandoned(hold)
-                or grace_is_over and hold.owner.request.phase == "timer"
+                or grace_is_over and hold.owner.owner.phase == "timer"
             if over then
                 abandoned[#abandoned + 1] = hold.acquisition
             else

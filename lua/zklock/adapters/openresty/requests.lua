@@ -8,7 +8,7 @@ local core = require "zklock.core"
 local ffi = require "ffi"
 
 local ngx = ngx
-local pairs, pcall, setmetatable, tonumber, type = pairs, pcall, setmetatable, tonumber, type
+local pairs, pcall, tonumber, type = pairs, pcall, tonumber, type
 local running_thread = coroutine.running
 local max = math.max
 local cast, registry_of_lua = ffi.cast, debug.getregistry()
@@ -18,8 +18,6 @@ local get_phase, get_request = ngx.get_phase, base.get_request
 local new_scope = ngx.config.subsystem == "http" and core.scope or function()
     return nil
 end
-
-local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
 
 local VOID, ADDRESS = ffi.typeof("void *"), ffi.typeof("uintptr_t")
 
@@ -119,11 +117,11 @@ function running.request()
     end
     -- This creates ngx.ctx if there was none yet, and with it the scope's context.
     local ctx = ngx.ctx
-    local scope = new_scope(address)
+    local scope, context = new_scope(address)
     if not scope then
         return marked_request(ctx, address)
     end
-    return remember(address, { scope = scope, phase = get_phase(), context = scope:context() })
+    return remember(address, { scope = scope, phase = get_phase(), context = context })
 end
 
 -- Coroutines ----------------------------------------------------------------------------------------------------------
@@ -146,28 +144,6 @@ local function find_threads()
     return nil
 end
 
---- Coroutine -> the owner of its acquisitions: a table with weak references to its `request` and to the coroutine, `thread`; and
--- `place`, once that is known: the index in `threads`, or false.
-local owners = setmetatable({}, WEAK_KEYS)
-
---- Stands for the coroutine where code does not run in one.
-local MAIN = {}
-
---- Returns the owner of what the running coroutine acquires, or nil where no request is running.
-function running.owner()
-    local request = running.request()
-    if not request then
-        return nil
-    end
-    local thread = running_thread()
-    local owner = owners[thread or MAIN]
-    if not owner or owner.request ~= request then
-        owner = setmetatable({ request = request, thread = thread }, WEAK_VALUES)
-        owners[thread or MAIN] = owner
-    end
-    return owner
-end
-
 --- The index of a living coroutine in `threads`, or false.
 function running.place_of(thread)
     threads = threads or find_threads()
@@ -179,10 +155,12 @@ function running.place_of(thread)
     return false
 end
 
---- Whether nginx has dropped the coroutine of an owner. Never true of coroutines that the program has made: that cannot be
--- detected.
-function running.is_dropped_thread(owner)
-    local place, thread, request = owner.place, owner.thread, owner.request
+--- Whether nginx has dropped a coroutine, or nil if it was collected. Never true of coroutines that the program has made: that
+-- cannot be detected.
+-- @tparam table request which the coroutine belonged to
+-- @tparam thread|nil thread
+-- @tparam number|boolean|nil place of the coroutine, as of running.place_of
+function running.is_dropped_thread(request, thread, place)
     if not place then
         return false
     end

@@ -86,6 +86,48 @@ describe("inside nginx #nginx", function()
     end)
 end)
 
+describe("requests that a worker holds back #nginx", function()
+    after_each(fixture.clean)
+
+    it("are sent although the light thread that sends them has failed, and no more are held back", function()
+        local server = start([[
+            location = /fail { content_by_lua_block {
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@")
+                local client, held, sent = lock._client, 0, 0
+                assert(lock:acquire(60))
+                local handle, fails = client._core, true
+                client._core = setmetatable({
+                    hold = function()
+                        held = held + 1
+                        return true
+                    end,
+                    push = function()
+                        if fails then
+                            fails = false
+                            error("as the spec wants it")
+                        end
+                        sent = sent + 1
+                        handle:push()
+                    end
+                }, { __index = function(_, name)
+                    return function(_, ...)
+                        return handle[name](handle, ...)
+                    end
+                end })
+                for _ = 1, 3 do
+                    assert(lock:release())
+                    assert(lock:acquire(60))
+                end
+                ngx.say(held, " held, ", sent, " sent")
+            } }
+        ]])
+        assert.same({ 200, "1 held, 1 sent" }, { server:get("/fail") })
+        local complaints = server:complaints()
+        assert.equal(1, #complaints)
+        assert.truthy(complaints[1]:find("requests are sent one by one for now: .*as the spec wants it"), complaints[1])
+    end)
+end)
+
 describe("a pump that nginx does not start #nginx", function()
     after_each(fixture.clean)
 

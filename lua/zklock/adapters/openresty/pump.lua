@@ -144,12 +144,23 @@ local function push(pump)
     end
 end
 
---- The light thread.
-local function run_pusher(pump, pusher)
+local function push_when_posted(pump, pusher)
     while pump.pusher == pusher do
         pusher:wait(PUSHER_WAIT)
         push(pump)
     end
+end
+
+--- The light thread. After an error (memory is short) nothing is held back until the pump has a new handler.
+local function run_pusher(pump, pusher)
+    local ok, problem = pcall(push_when_posted, pump, pusher)
+    if ok then
+        return
+    elseif pump.pusher == pusher then
+        pump.pusher = nil
+    end
+    push(pump)
+    ngx.log(ngx.ERR, "zklock: requests are sent one by one for now: ", problem)
 end
 
 --- Starts a pusher, as long as the handler of a pump runs.

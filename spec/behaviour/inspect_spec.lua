@@ -101,6 +101,23 @@ describe("inspect.lock", function()
         assert.same({ true, false }, pick(state.contenders, "holder"))
     end)
 
+    it("believes no limit and no count that a lock cannot have", function()
+        local client, huge = fixture.steady_client(), ("9"):rep(30)
+        for _, limit in ipairs { "0", "2147483648", huge, ("9"):rep(400) } do
+            local path = fixture.path()
+            join(path .. "/leases", "_c_" .. UUID .. "-lease-", "one")
+            assert(fixture.observer():set(path .. "/leases", limit))
+            local state = look(client, path)
+            assert.same({ "semaphore", 1 }, { state.kind, state.holders })
+            assert.is_nil(state.limit)
+        end
+        for _, numbers in ipairs { "1/" .. huge, huge .. "/1", "6/5", "0/0" } do
+            local path = fixture.directory()
+            assert(fixture.observer():set(path, numbers .. " gate-" .. UUID))
+            assert.equal("none", look(client, path).kind)
+        end
+    end)
+
     it("knows other libraries by the names of their nodes", function()
         local path, client = fixture.path(), fixture.steady_client()
         local hex = UUID:gsub("%-", "")

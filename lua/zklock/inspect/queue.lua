@@ -2,8 +2,9 @@
 -- Stat tell its client. No I/O.
 
 local core = require "zklock.core"
+local options = require "zklock.options"
 
-local ipairs, pairs = ipairs, pairs
+local ipairs, pairs, tonumber = ipairs, pairs, tonumber
 local floor = math.floor
 local sort = table.sort
 
@@ -37,6 +38,27 @@ local function by_sequence(a, b)
         return a.sequence < b.sequence
     end
     return a.name < b.name
+end
+
+--- Reads a semaphore's limit. Any client can have written it.
+-- @treturn integer|nil nil: it is no limit that a semaphore can have
+function queue.limit(data)
+    local fits, limit = options.permits(data:find "^%d+$" and tonumber(data))
+    return fits and limit or nil
+end
+
+--- Reads a latch's data. Any client can have written them.
+-- @treturn integer|nil how much is left; nil: these are not the data of a latch
+-- @treturn integer|nil the count
+-- @treturn string|nil the name of its gate
+function queue.latch(data)
+    local left, count, gate = data:match "^(%d+)/(%d+) (gate%-[%x-]+)$"
+    local fits, number = options.permits(tonumber(count))
+    left = tonumber(left)
+    if not fits or left > number then
+        return nil
+    end
+    return left, number, gate
 end
 
 --- Sorts a directory's children.

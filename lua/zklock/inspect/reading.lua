@@ -5,7 +5,7 @@
 local queue = require "zklock.inspect.queue"
 local Reads = require "zklock.inspect.reads"
 
-local ipairs, setmetatable, tonumber, type = ipairs, setmetatable, tonumber, type
+local ipairs, setmetatable, type = ipairs, setmetatable, type
 
 --- The most bytes that a latch's data have: two numbers, and its gate's name with 36 characters (csrc/lock/kind_latch.c).
 local LATCH_DATA = 80
@@ -58,9 +58,11 @@ local function add_watched(self, kind, path, node, handler)
     end, watched ~= nil)
 end
 
---- Notes what a contender's node has.
+--- Notes what a contender's node has. A request to release has replaced the identity: that of an earlier reading is kept.
 local function note(self, contender, data, stat)
     queue.note_node(contender, data, stat)
+    local known = contender.revoked and self.settings.known and self.settings.known[contender.node]
+    contender.identity = known and known.identity or contender.identity
     contender.identity = contender.identity and contender.identity:sub(1, self.settings.clip or -1)
 end
 
@@ -188,7 +190,7 @@ local function examine_semaphore(self, path, stat, others, found)
     end
     local permits, line, data, line_stat
     local function finish()
-        local limit = tonumber((data or ""):match "^%d+$")
+        local limit = data and queue.limit(data)
         local state = new_state(path, stat, "semaphore", {}, rest)
         state.limit = limit
         state.next_sequence = line_stat and queue.next_sequence(line_stat, line)
@@ -246,13 +248,13 @@ local function examine_other(self, path, stat, others, done)
         return finish(false)
     end
     add_watched(self, "get", path, path, function(data)
-        local left, count, gate = (data or ""):match "^(%d+)/(%d+) (gate%-[%x-]+)$"
+        local left, count, gate = queue.latch(data or "")
         local is_latch = left ~= nil
         for _, name in ipairs(others) do
             is_latch = is_latch and (name == gate or name:find "^c%-" ~= nil)
         end
         if is_latch then
-            state.kind, state.left, state.count, state.others = "latch", tonumber(left), tonumber(count), {}
+            state.kind, state.left, state.count, state.others = "latch", left, count, {}
         end
         finish(is_latch)
     end)

@@ -20,7 +20,7 @@ local options = require "zklock.options"
 local queue = require "zklock.inspect.queue"
 local wait = require "zklock.wait"
 
-local error, ipairs, pairs, setmetatable, tonumber = error, ipairs, pairs, setmetatable, tonumber
+local error, ipairs, pairs, setmetatable = error, ipairs, pairs, setmetatable
 local floor = math.floor
 local remove, sort = table.remove, table.sort
 
@@ -190,7 +190,7 @@ local function refresh(self, path, reason)
         end
     elseif path == self.path .. "/leases" and after.stat then
         local data = after.stat.data_length > 0 and self.client:get(path)
-        self.limit = tonumber((data or ""):match "^%d+$") or false
+        self.limit = data and queue.limit(data) or false
     end
     return true
 end

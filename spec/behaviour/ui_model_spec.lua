@@ -177,6 +177,47 @@ describe("ui.model", function()
         end)
     end)
 
+    it("shows that another client has asked a holder to release, and goes on showing who it is", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/a", nil, "one")
+        local second = fixture.join(top .. "/a", nil, "two")
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local list, page = view(model), view(model, top .. "/a")
+            local _, data = next_event(model, page)
+            assert.is_nil(data.locks[1].contenders[1].revoked)
+            next_event(model, list)
+            for index, asked in ipairs { node, second } do
+                local identity = ({ "one", "two" })[index]
+                assert(fixture.observer():set(asked, "__REVOKE__"))
+                _, data = next_event(model, page)
+                local contender = data.locks[1].contenders[1]
+                assert.same({ asked, true, true, identity },
+                    { contender.node, contender.holder, contender.revoked, contender.identity })
+                _, data = next_event(model, list)
+                assert.equal(identity, data.locks[1].names[1])
+                assert(fixture.observer():delete(asked))
+                _, data = next_event(model, page)
+                assert.equal(identity, data.locks[1].ended[index].identity)
+                next_event(model, list)
+            end
+        end)
+    end)
+
+    it("keeps a viewer with an empty name of a lock apart from those of the list", function()
+        local top = fixture.directory()
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local odd, list = view(model, ""), view(model)
+            model:message(odd)
+            model:message(list)
+            fixture.join(top .. "/a", nil, "one")
+            next_event(model, odd)
+            local _, data = next_event(model, list)
+            assert.equal(top .. "/a", data.locks[1].path)
+        end)
+    end)
+
     it("sends a beat when nothing changes, and at once when the connection is lost", function()
         local path = fixture.path()
         local client, link = fixture.client_behind_proxy { session_timeout = 30, wait = loop }

@@ -89,7 +89,7 @@ describe("zklock top", function()
         local node = fixture.join(top .. "/deep/er/nightly", nil, "web3:4711")
         shell:await "/deep/er/nightly +mutex +held .- web3:4711"
         assert(fixture.observer():set(node, "__REVOKE__"))
-        shell:await "/deep/er/nightly +mutex +held .- %(asked to release%)"
+        shell:await "/deep/er/nightly +mutex +held .- web3:4711 %(asked"
         assert(fixture.observer():delete(node))
         shell:await "/deep/er/nightly +free +free"
         for _, path in ipairs { "/deep/er/nightly", "/deep/er", "/deep" } do

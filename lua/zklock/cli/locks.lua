@@ -63,9 +63,9 @@ function locks.missing(path)
     return { path = path, kind = "missing", contenders = {}, others = {}, holders = 0, waiters = 0 }
 end
 
---- Who a contender is.
+--- Who a contender is. A request to release has replaced its identity, unless it was read before (zklock.inspect.tree).
 function locks.identity(contender)
-    if contender.revoked then
+    if contender.revoked and not contender.identity then
         return "(asked to release)"
     elseif not contender.identity then
         return "(unknown)"
@@ -76,7 +76,7 @@ function locks.identity(contender)
     if #text > IDENTITY_WIDTH then
         text = text:sub(1, IDENTITY_WIDTH):gsub("[\192-\255][\128-\191]*$", "") .. "…"
     end
-    return text
+    return contender.revoked and text .. " (asked to release)" or text
 end
 
 --- How long ago a contender's node was created.

@@ -529,7 +529,7 @@ end
 
 --- Returns the fields for a viewer that has seen a revision. Viewers that have seen the same share one text.
 local function fields_of(self, path, seen)
-    local key = format("%d %s", seen, path or "")
+    local key = format(path and "%d of %s" or "%d", seen, path)
     local fields = self.messages[key]
     if fields == nil then
         if path then

@@ -5,6 +5,7 @@ local eventually = require "spec.support.eventually"
 local events = require "spec.support.events"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local Model = require "zklock.ui.model"
 local nginx = require "spec.support.nginx"
 local socket = require "socket"
 
@@ -40,6 +41,24 @@ end
 local function post(port, target, body, headers)
     return send(port, ("POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n%s\r\n%s"):format(target, #body, headers or "",
         body))
+end
+
+--- Starts `zklock ui` on a unix socket.
+local function start_on_socket(path)
+    return commands.start { "ui", "--listen", "unix:" .. path, fixture.directory() }
+end
+
+--- Returns what a command of the shell prints.
+local function read_output(command)
+    local pipe = io.popen(command)
+    local output = pipe:read "*a"
+    pipe:close()
+    return output
+end
+
+--- Returns the page that is served on a unix socket.
+local function page_of(path)
+    return read_output("curl -s --unix-socket " .. path .. " http://localhost/")
 end
 
 --- Ends the process by a signal, and returns its exit code.
@@ -100,28 +119,50 @@ describe("zklock ui", function()
         assert.equal(200, (get(port, "/"))) -- it has survived all of that
     end)
 
-    it("has room for so many connections, and closes the others", function()
-        local process = start(fixture.directory())
-        local all, closed = {}, 0
-        for index = 1, 205 do
+    it("has room for so many connections, and takes new ones in place of those that wait for a request", function()
+        local top = fixture.directory()
+        local process = start(top)
+        local viewer, all = events.open(process.port, "/?events"), {}
+        viewer:next()
+        for index = 1, 250 do
             all[index] = assert(socket.connect("127.0.0.1", process.port))
+            all[index]:send "GET / HTTP/1.1\r\n"
         end
-        assert.truthy(eventually(function()
-            closed = 0
-            for _, connection in ipairs(all) do
-                connection:settimeout(0)
-                local _, problem = connection:receive(1)
-                closed = closed + (problem == "closed" and 1 or 0)
-            end
-            return closed >= 5
-        end))
-        assert.equal(5, closed)
+        assert.equal(200, (get(process.port, "/")))
+        local closed = 0
+        for _, connection in ipairs(all) do
+            connection:settimeout(0)
+            local _, problem = connection:receive(1)
+            closed = closed + (problem == "closed" and 1 or 0)
+        end
+        assert.equal(52, closed) -- of 252 connections, 200 are kept; the viewer and the request are among them
+        fixture.join(top .. "/a", nil, "one")
+        viewer:await(function(event)
+            return event.locks[1]
+        end)
         for _, connection in ipairs(all) do
             connection:close()
         end
-        eventually(function()
-            return get(process.port, "/") == 200
+    end)
+
+    it("has room for so many viewers, and refuses others", function()
+        local top = fixture.directory()
+        local process = start(top)
+        local all = {}
+        for index = 1, Model.VIEWERS do
+            all[index] = events.open(process.port, index % 2 == 0 and "/?events" or "/?events&lock=/other")
+        end
+        assert.equal(503, events.open(process.port, "/?events").status)
+        fixture.join(top .. "/a", nil, "one")
+        all[2]:await(function(event)
+            return event.locks[1]
         end)
+        all[1]:close()
+        eventually(function()
+            all[1] = events.open(process.port, "/?events")
+            return all[1].status == 200
+        end)
+        assert.truthy(all[1]:next())
     end)
 
     it("needs a token elsewhere than on the local machine, which works once", function()
@@ -166,14 +207,60 @@ describe("zklock ui", function()
 
     it("listens on a unix socket that only its user may open, and removes it", function()
         local path = commands.directory() .. "/ui.sock"
-        local process = commands.start { "ui", "--listen", "unix:" .. path, fixture.directory() }
+        local process = start_on_socket(path)
         assert.equal("listening on the unix socket " .. path, process:line())
-        local pipe = io.popen("stat -c %a " .. path .. "; curl -s --unix-socket " .. path .. " http://localhost/ | tail -n 2")
-        local output = pipe:read "*a"
-        pipe:close()
-        assert.truthy(output:find "^600\n.*</html>")
+        assert.equal("600\n", read_output("stat -c %a " .. path))
+        assert.truthy(page_of(path):find "</html>%s*$")
         assert.equal(143, stop(process))
-        assert.is_false(files.exists(path))
+        assert.equal("", read_output("ls -A " .. path:match "^(.*)/"))
+    end)
+
+    it("takes over a unix socket that a killed one has left behind, and none on which a program listens", function()
+        local path = commands.directory() .. "/ui.sock"
+        local first = start_on_socket(path)
+        assert.truthy(first:line())
+        local refused = start_on_socket(path):finish()
+        assert.equal(125, refused.status)
+        assert.truthy(refused.errors:find(("a program listens on %s already"):format(path), 1, true), refused.errors)
+        assert.truthy(page_of(path):find "</html>%s*$")
+        first:signal "KILL"
+        first:finish()
+        local all, listening = { start_on_socket(path), start_on_socket(path), start_on_socket(path) }, nil
+        for _, process in ipairs(all) do -- at the same time
+            local line = process:line()
+            assert.is_nil(line and listening)
+            listening = line and process or listening
+        end
+        assert.truthy(page_of(path):find "</html>%s*$")
+        assert.equal(143, stop(listening))
+        assert.equal("", read_output("ls -A " .. path:match "^(.*)/"))
+    end)
+
+    it("leaves a file alone that is no socket, and refuses a path that is too long", function()
+        local path = commands.directory() .. "/precious"
+        files.write(path, "data")
+        local result = start_on_socket(path):finish()
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find(path .. " is no socket", 1, true), result.errors)
+        assert.equal("data", files.read(path))
+        result = start_on_socket(path .. ("x"):rep(100)):finish()
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("the path is too long", 1, true), result.errors)
+        assert.equal("precious\n", read_output("ls -A " .. path:match "^(.*)/"))
+    end)
+
+    it("ends by each signal while viewers are connected, also one that reads nothing", function()
+        for name, status in pairs { INT = 130, TERM = 143, HUP = 129 } do
+            local top = fixture.directory()
+            local process = start(top)
+            local viewer, idle = events.open(process.port, "/?events"), events.open(process.port, "/?events")
+            viewer:next()
+            process:signal(name)
+            assert.equal(status, process:finish().status)
+            assert.equal("end", viewer:finish(20))
+            idle:close()
+            assert.is_false(fixture.is_watched(top))
+        end
     end)
 
     it("says what is missing while ZooKeeper cannot be reached", function()

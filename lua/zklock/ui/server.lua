@@ -1,8 +1,9 @@
 --- ui.server: a small HTTP server over libuv, for `zklock ui`: GET, POST and server-sent events, one request for each connection.
 --
--- It is meant for a few people, not for the internet. It serves CONNECTIONS at a time. A request has a head of at most
--- HEAD bytes and a body of at most BODY bytes, and must be complete within READ seconds. An answer that is not taken within WRITE
--- seconds ends its connection. A viewer that reads slowly is sent its next message when it has taken the last one.
+-- It is meant for a few people, not for the internet. It serves CONNECTIONS at a time; if there are more, a new one takes the place
+-- of one whose request or answer has been unfinished longest, never that of a viewer. A request has a head of at most HEAD bytes and
+-- a body of at most BODY bytes, and must be complete within READ seconds. An answer that is not taken within WRITE seconds ends its
+-- connection. A viewer that reads slowly is sent its next message when it has taken the last one.
 --
 -- Everything runs in callbacks of the loop, on one thread. Luv comes from Debian's lua-luv or the rock luv.
 
@@ -19,6 +20,9 @@ local HEAD, BODY = 8192, 8192
 
 --- Seconds.
 local READ, WRITE = 10, 30
+
+--- The longest path of a socket: sun_path, with a zero at its end.
+local LONGEST_PATH = 107
 
 local BACKLOG = 64
 
@@ -58,7 +62,7 @@ end
 
 --- Writes a text, and calls `done` when the other side has taken it.
 function Connection:write(text, done)
-    self.due = core.now() + WRITE
+    self.due = core.now() + self.server.limits.write
     self.handle:write(text, function(problem)
         if problem then
             self:close()
@@ -208,19 +212,36 @@ local function look(connection)
     end
 end
 
+--- Ends a connection to make room: the one whose request has been unfinished for longest; if there is none, the oldest answer.
+-- Returns false if there are only viewers.
+local function make_room(self)
+    local oldest
+    for connection in pairs(self.connections) do
+        local is_worse = oldest and (connection.answered ~= oldest.answered and oldest.answered
+            or connection.answered == oldest.answered and connection.due < oldest.due)
+        if not connection.viewer and (is_worse or not oldest) then
+            oldest = connection
+        end
+    end
+    if oldest then
+        oldest:close()
+    end
+    return oldest ~= nil
+end
+
 local function accept(self)
     local handle = self.is_pipe and uv.new_pipe(false) or uv.new_tcp()
     if not self.handle:accept(handle) then
         return handle:close()
     end
+    if self.count >= self.limits.connections and not make_room(self) then
+        return handle:close()
+    end
     local connection = setmetatable({
-        server = self, handle = handle, received = {}, due = core.now() + READ, viewer = nil, writing = false, answered = false,
-        closed = false
+        server = self, handle = handle, received = {}, due = core.now() + self.limits.read, viewer = nil, writing = false,
+        answered = false, closed = false
     }, Connection)
     self.connections[connection], self.count = true, self.count + 1
-    if self.count > CONNECTIONS then
-        return connection:close()
-    end
     handle:read_start(function(problem, chunk)
         if problem or not chunk then
             connection:close() -- a viewer that has gone
@@ -254,22 +275,86 @@ local function sweep(self)
     end
 end
 
+--- Whether a program listens on a unix socket.
+local function is_served(path)
+    local probe, refused = uv.new_pipe(false), nil
+    probe:connect(path, function(problem)
+        refused = problem or false
+    end)
+    while refused == nil do
+        uv.run "once"
+    end
+    probe:close()
+    return not tostring(refused):find "^ECONNREFUSED"
+end
+
+--- Moves a socket away that a program has left behind, which was killed. Another program may do the same at the same time: what it
+-- has put there meanwhile is put back. Returns true; or nil and a message.
+local function clear(path, aside)
+    local stat = uv.fs_lstat(path)
+    if stat and stat.type ~= "socket" then
+        return nil, format("%s is no socket", path)
+    elseif stat and is_served(path) then
+        return nil, format("a program listens on %s already", path)
+    elseif stat and uv.fs_rename(path, aside) then
+        if uv.fs_lstat(aside).ino ~= stat.ino then
+            uv.fs_link(aside, path)
+        end
+        uv.fs_unlink(aside)
+    end
+    return true
+end
+
+--- Gives a socket on which this process listens its path. Returns true; or nil and a message.
+local function publish(self)
+    local temporary, path = self.directory .. "/new", self.path
+    local ok, problem = uv.fs_link(temporary, path)
+    if not ok and problem:find "^EEXIST" then
+        ok, problem = clear(path, self.directory .. "/old")
+        if ok then
+            ok, problem = uv.fs_link(temporary, path)
+        end
+    end
+    return ok and true or nil, problem
+end
+
+--- Makes a socket that nobody finds yet: a socket at its path has a listener, or its program has ended. Only its owner may open it.
+local function bind_path(self)
+    local directory, problem = uv.fs_mkdtemp(self.path:match "^(.*/)" .. ".zklock-XXXXXX")
+    if not directory then
+        return nil, problem
+    end
+    self.directory = directory
+    local temporary = directory .. "/new"
+    if #temporary > LONGEST_PATH or #self.path > LONGEST_PATH then
+        return nil, format("the path is too long: %s", self.path)
+    end
+    local ok
+    ok, problem = self.handle:bind(temporary)
+    if ok then
+        ok, problem = uv.fs_chmod(temporary, OWNER_ONLY)
+    end
+    return ok, problem
+end
+
 --- Begins to listen.
 -- @tparam App app
--- @tparam table address { host =, port = } or { path = } of a unix socket
+-- @tparam table address { host =, port = } or { path = } of a unix socket. A socket is taken over if no program listens on it
 -- @tparam function report function(text) for defects
+-- @tparam table|nil limits `connections`, `read` and `write`: in place of CONNECTIONS, READ and WRITE
 -- @treturn Server|nil its field `port` is the port
 -- @treturn string|nil message
-function Server.start(app, address, report)
+function Server.start(app, address, report, limits)
+    limits = limits or {}
     local self = setmetatable({
         app = app, model = app.model, report = report, connections = {}, count = 0, is_pipe = address.path ~= nil,
-        path = address.path
+        path = address.path, directory = false,
+        limits = { connections = limits.connections or CONNECTIONS, read = limits.read or READ, write = limits.write or WRITE }
     }, Server)
     local ok, problem
     if address.path then
         self.handle = uv.new_pipe(false)
-        ok, problem = self.handle:bind(address.path)
-        ok = ok and uv.fs_chmod(address.path, OWNER_ONLY) -- before anything can connect
+        ok, problem = bind_path(self)
     else
         self.handle = uv.new_tcp()
         ok, problem = self.handle:bind(address.host, address.port)
@@ -280,6 +365,13 @@ function Server.start(app, address, report)
                 accept(self)
             end
         end)
+    end
+    if ok and self.path then
+        ok, problem = publish(self)
+    end
+    if self.directory then
+        uv.fs_unlink(self.directory .. "/new")
+        uv.fs_rmdir(self.directory)
     end
     if not ok then
         self.handle:close()
@@ -296,6 +388,9 @@ end
 --- Ends all connections, and removes the socket.
 function Server:stop()
     if not self.handle:is_closing() then
+        if self.path then
+            uv.fs_unlink(self.path)
+        end
         self.handle:close()
         self.timer:close()
     end

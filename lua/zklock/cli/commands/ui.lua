@@ -7,8 +7,8 @@ local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 
-local coroutine, io, ipairs, os, pcall, require, tonumber, tostring =
-    coroutine, io, ipairs, os, pcall, require, tonumber, tostring
+local coroutine, io, ipairs, pcall, require, tonumber, tostring =
+    coroutine, io, ipairs, pcall, require, tonumber, tostring
 local format = string.format
 
 local ADDRESS, PORT = "127.0.0.1", 8420
@@ -198,9 +198,6 @@ function ui.run(arguments, context)
         poll:close()
     end
     client:close(CLOSE_TIMEOUT)
-    if address.path and server then
-        os.remove(address.path)
-    end
     if ended_by then
         return codes.of_signal(ended_by)
     elseif not server then

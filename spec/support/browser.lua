@@ -13,7 +13,8 @@ local browser = {}
 local Browser = {}
 Browser.__index = Browser
 
-local PATIENCE = 60
+--- Seconds after which a browser that does not answer hangs. On a busy machine it takes a minute to start.
+local PATIENCE = 200
 
 function browser.is_there()
     return select(2, cluster.run { "sh", "-c", "command -v chromium" }) == 0

@@ -102,6 +102,9 @@ describe("zklock ui", function()
         local port = process.port
         assert.equal(421, (send(port, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")))
         assert.equal(421, (send(port, "GET / HTTP/1.1\r\n\r\n")))
+        for _, name in ipairs { "127.0.0.1.evil.example", "localhost.evil.example", "evil@localhost", "localhost:80:80", "[::1]x" } do
+            assert.equal(421, (send(port, ("GET / HTTP/1.1\r\nHost: %s\r\n\r\n"):format(name))))
+        end
         assert.equal(200, (send(port, "GET / HTTP/1.1\r\nHost: [::1]:8420\r\n\r\n")))
         assert.equal(400, (send(port, "nonsense\r\n\r\n")))
         assert.equal(400, (send(port, "GET / HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n")))
@@ -112,7 +115,13 @@ describe("zklock ui", function()
         assert.equal(413, (send(port, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999\r\n\r\n")))
         assert.equal(431, (send(port, "GET / HTTP/1.1\r\nHost: localhost\r\nX: " .. ("x"):rep(9000) .. "\r\n\r\n")))
         assert.equal(505, (send(port, "GET / HTTP/3.0\r\nHost: localhost\r\n\r\n")))
-        assert.equal(404, (get(port, "/etc/passwd")))
+        for _, field in ipairs { "Host: localhost\nX: y", "Host: localhost\r\nX: \0", "Host: localhost\r\nX: \27[2J" } do
+            assert.equal(400, (send(port, "GET / HTTP/1.1\r\n" .. field .. "\r\n\r\n")))
+        end
+        for _, target in ipairs { "/etc/passwd", "/../etc/passwd", "/%2e%2e/", "//evil.example/", "http://localhost/", "*" } do
+            assert.equal(404, (get(port, target)))
+        end
+        assert.equal(403, (get(port, "/?events", "Origin: http://evil.example\r\n")))
         assert.equal(403, (get(port, "/?events", "Sec-Fetch-Site: cross-site\r\n")))
         local status, _, body = send(port, "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert.same({ 200, "" }, { status, body })
@@ -142,6 +151,18 @@ describe("zklock ui", function()
         end)
         for _, connection in ipairs(all) do
             connection:close()
+        end
+    end)
+
+    it("sends a snapshot whatever id a browser has seen last", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a", nil, "one")
+        local process = start(top)
+        for _, id in ipairs { "0-0", ("9"):rep(4000), "1e999", "-1", "%s%n", "\255" } do
+            local event = events.open(process.port, "/?events", "Last-Event-ID: " .. id .. "\r\n"):await(function(one)
+                return one.locks[1] and one
+            end)
+            assert.equal(top .. "/a", event.locks[1].path)
         end
     end)
 
@@ -185,7 +206,7 @@ describe("zklock ui", function()
     it("asks holders to release with --allow-revoke, by the page's token and a confirmation", function()
         local top = fixture.directory()
         local node = fixture.join(top .. "/a b", nil, "one")
-        local process = start(top, { "--allow-revoke" })
+        local process = start(top, { "--allow-revoke", "--host", "locks.example" })
         local viewer = events.open(process.port, "/?events")
         local event = viewer:await(function(one)
             return one.locks[1] and one
@@ -196,12 +217,17 @@ describe("zklock ui", function()
         assert.equal(403, (post(process.port, "/?revoke", body)))
         assert.equal(403, (post(process.port, "/?revoke", body, "X-Zklock-Token: 00\r\n")))
         assert.equal(403, (post(process.port, "/?revoke", body, token .. "Sec-Fetch-Site: same-site\r\n")))
+        for _, origin in ipairs { "http://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1.evil.example", "" } do
+            assert.equal(403, (post(process.port, "/?revoke", body, token .. "Origin: " .. origin .. "\r\n")))
+        end
         assert.equal(400, (post(process.port, "/?revoke", "lock=" .. path, token)))
         assert.equal(400, (post(process.port, "/?revoke", "lock=/other&confirm=/other", token)))
         assert.equal("one", (fixture.observer():get(node)))
-        local status, _, answer = post(process.port, "/?revoke", body, token)
-        assert.equal(200, status)
-        assert.truthy(answer:find '"asked":1')
+        for _, origin in ipairs { "", "Origin: http://127.0.0.1\r\n", "Origin: https://locks.example\r\n" } do
+            local status, _, answer = post(process.port, "/?revoke", body, token .. origin)
+            assert.equal(200, status)
+            assert.truthy(answer:find '"asked":1')
+        end
         assert.equal("__REVOKE__", (fixture.observer():get(node)))
     end)
 

@@ -117,10 +117,18 @@ function App:knows_host(host)
         or self.hosts[host] == true
 end
 
---- Whether a browser says that a request was made by a page of another site.
-local function is_foreign(request)
-    local site = request.header "sec-fetch-site"
-    return site ~= nil and site ~= "same-origin" and site ~= "none"
+--- Whether a browser says that a request was made by a page of another site. Older browsers send only the origin of the page. Behind
+-- a proxy that is not the Host that arrives here, but must be a name that was given.
+local function is_foreign(self, request)
+    local site, origin = request.header "sec-fetch-site", request.header "origin"
+    if site ~= nil and site ~= "same-origin" and site ~= "none" then
+        return true
+    elseif origin == nil then
+        return false
+    end
+    local authority = origin:lower():match "^https?://([^/]+)$"
+    return authority == nil
+        or authority ~= request.header "host":lower() and not self.hosts[(authority:gsub(":%d+$", ""))]
 end
 
 -- Answers -------------------------------------------------------------------------------------------------------------
@@ -228,7 +236,7 @@ local function get(self, request)
             return answer(304, HTML, "", { ETag = TAG, ["Cache-Control"] = "no-cache" })
         end
         return answer(200, HTML, page, { ETag = TAG, ["Cache-Control"] = "no-cache" })
-    elseif is_foreign(request) then
+    elseif is_foreign(self, request) then
         return refuse(403, "requests of other sites are refused")
     elseif not has_login(self, request) then
         return refuse(401, "open the address with the token that zklock ui has printed")
@@ -250,7 +258,7 @@ function App:respond(request)
         return get(self, request)
     elseif request.method ~= "POST" or not (self.login or self.revoke) then
         return refuse(405, "only GET", { Allow = "GET, HEAD" })
-    elseif is_foreign(request) then
+    elseif is_foreign(self, request) then
         return refuse(403, "requests of other sites are refused")
     end
     local fields = read_query(request.query)

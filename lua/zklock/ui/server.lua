@@ -146,8 +146,11 @@ local function read_head(head)
     elseif version ~= "1.1" and version ~= "1.0" then
         return nil, 505, "only HTTP/1.1"
     end
-    local fields = {}
-    for line in head:match "\r\n(.*)$":gmatch "([^\r\n]+)\r\n" do
+    local fields, lines = {}, head:match "\r\n(.*)$"
+    if lines:gsub("\r\n", ""):find "[^\t\32-\126\128-\255]" then
+        return nil, 400, "the head has control characters"
+    end
+    for line in lines:gmatch "([^\r\n]+)\r\n" do
         local name, value = line:match "^([%w!#$%%&'*+.^_`|~-]+):[ \t]*(.-)[ \t]*$"
         if not name then
             return nil, 400, "a field of the head is malformed"

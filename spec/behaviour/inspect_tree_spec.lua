@@ -189,6 +189,67 @@ describe("inspect.tree", function()
         assert.same({ 41, {} }, { tree.count, tree.left_out })
     end)
 
+    it("leaves out what it cannot watch: other clients may make names as long as they wish", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        fixture.join(top .. "/a", nil, "one")
+        for index = 1, 40 do
+            assert(fixture.observer():create(("%s/%s%d"):format(top, ("x"):rep(20000), index)))
+        end
+        local tree = Tree.new(client, { top })
+        assert.equal("*one", queue_of(follow(tree, 3)[top .. "/a"]))
+        assert.same({ [top] = true }, tree.left_out)
+        assert.equal(2, tree.count)
+    end)
+
+    it("leaves out directories beyond the paths that a client can watch", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        for index = 1, 800 do
+            assert(fixture.observer():create(("%s/%04d%s"):format(top, index, ("x"):rep(900))))
+        end
+        local tree = Tree.new(client, { top })
+        follow(tree, 3)
+        assert(tree.count > 200, tree.count)
+        assert.same({ [top] = true }, tree.left_out)
+        local before = tree.count
+        for index = 1, 400 do
+            assert(fixture.observer():delete(("%s/%04d%s"):format(top, index, ("x"):rep(900))))
+        end
+        follow(tree, 3)
+        assert.equal(before, tree.count) -- others have their places
+        local lock = client:mutex(fixture.path())
+        assert(lock:acquire(20)) -- there is room for the program's own locks
+        assert(lock:release())
+    end)
+
+    it("leaves out semaphores, and watches no more holders, beyond the paths that a client can watch", function()
+        local top, client = fixture.directory(), fixture.steady_client()
+        for index = 1, 110 do
+            fixture.join(("%s/s%03d%s/leases"):format(top, index, ("x"):rep(500)), "_c_" .. fixture.UUID .. "-lease-", "one")
+            fixture.join(("%s/m%03d%s"):format(top, index, ("x"):rep(500)), nil, "two")
+        end
+        local tree = Tree.new(client, { top })
+        local seen, kinds = follow(tree, 5), {}
+        for _, state in pairs(seen) do
+            kinds[state.kind] = (kinds[state.kind] or 0) + 1
+            assert.equal(1, state.holders)
+        end
+        assert.equal(110, kinds.mutex)
+        assert(kinds.semaphore > 10 and kinds.semaphore < 110, kinds.semaphore)
+        assert.truthy(next(tree.left_out))
+        assert(tree.other_bytes <= 150000, tree.other_bytes)
+        local before = fixture.sent(client)
+        follow(tree, 5)
+        assert.equal(before, fixture.sent(client))
+        local path = fixture.path()
+        local lock = client:mutex(path)
+        assert(lock:acquire(20)) -- there is room for the program's own locks
+        assert(lock:release())
+        tree:close()
+        fixture.pump_until(client, function()
+            return client:stats().watches == 0
+        end)
+    end)
+
     it("tries a directory that it may not read again, once a minute", function()
         local top, client = fixture.directory(), fixture.steady_client()
         local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } } }

@@ -26,6 +26,8 @@ Reading.__index = Reading
 --   * `known` node -> contender of an earlier reading: the node is not read again
 --   * `watched(path, watch, contender)` a function: lists set watches, and reads of holders' nodes; these give the contender, which
 --     has its watch as field `watch`. `path` is that of the lock, also for a part of a semaphore
+--   * `may_watch(node, count, path)` a function: whether so many watches on a node may be set besides those on directories; needed
+--     with `watched`. If not, a holder's node is read without a watch; a semaphore or latch, of which `path` is given, is left out
 --   * `children(path, names)` a function that is called in place of reading what is below a directory
 --
 -- @tparam Client client
@@ -66,8 +68,8 @@ local function note(self, contender, data, stat)
     contender.identity = contender.identity and contender.identity:sub(1, self.settings.clip or -1)
 end
 
---- Whether the node of a contender is watched: a request to release changes it.
-local function is_watched(self, contender)
+--- Whether the node of a contender is to be watched: a request to release changes it.
+local function is_to_watch(self, contender)
     return self.settings.watched ~= nil and contender.holder == true
 end
 
@@ -80,7 +82,7 @@ local function take_known(self, contender)
         if not known.watch:_armed() then
             return false
         end
-    elseif is_watched(self, contender) then
+    elseif is_to_watch(self, contender) then
         return false
     end
     for _, field in ipairs(FIELDS) do
@@ -125,7 +127,7 @@ local function read_contenders(self, path, contenders, wanted, stand, done)
                     self.settings.watched(path, watch, contender)
                 end
                 got(contender, data, stat, code)
-            end, is_watched(self, contender))
+            end, is_to_watch(self, contender) and self.settings.may_watch(contender.node, 1))
         end
     end
     if pending == 0 then
@@ -214,6 +216,9 @@ local function examine_semaphore(self, path, stat, others, found)
         end)
         found(rest)
     end
+    if self.settings.may_watch and not self.settings.may_watch(path .. "/leases", 3, path) then
+        return
+    end
     local strangers
     add_watched(self, "get", path, path .. "/leases", function(text)
         data = text
@@ -244,7 +249,8 @@ local function examine_other(self, path, stat, others, done)
         add(self, state)
         done(not is_latch)
     end
-    if stat.data_length == 0 or stat.data_length > LATCH_DATA then
+    if stat.data_length == 0 or stat.data_length > LATCH_DATA
+        or self.settings.may_watch and not self.settings.may_watch(path, 1, path) then
         return finish(false)
     end
     add_watched(self, "get", path, path, function(data)

@@ -5,7 +5,8 @@
 -- holds, then with a watch: a request to release changes it. While nothing changes, nothing is sent.
 --
 -- The memory is bounded: of each lock the first CONTENDERS contenders are kept, of a lock that exceeds what is left of
--- ALL_CONTENDERS the first FEW. More than DIRECTORIES directories are not looked at.
+-- ALL_CONTENDERS the first FEW. More than DIRECTORIES directories are not looked at. So are the watches, which the client's locks
+-- need, too: by the bytes of their paths. Other clients may make as many nodes as they wish, with names as long as they wish.
 
 local core = require "zklock.core"
 local Reading = require "zklock.inspect.reading"
@@ -16,6 +17,13 @@ local ipairs, next, pairs, setmetatable = ipairs, next, pairs, setmetatable
 
 local CONTENDERS, FEW, ALL_CONTENDERS = 200, 10, 20000
 local DIRECTORIES = 5000
+
+--- Bytes of the path of a directory; of the watched paths of all directories; of all other watched paths. A client may watch some
+-- 700 KB.
+local LONGEST, DIRECTORY_BYTES, OTHER_BYTES = 1024, 250000, 150000
+
+--- What a watched path takes besides its bytes.
+local OVERHEAD = 4
 
 --- Bytes of an identity that are kept.
 local IDENTITY = 200
@@ -37,8 +45,8 @@ end
 --- Makes a tree that has read nothing yet.
 --
 -- Fields: `states` path -> lock state (without the kind "none"; `total` is the number of contenders, of which `contenders` has the
--- first ones), `unreadable` path -> true, `left_out` path -> true: of directories in which some were left out, because there are
--- too many.
+-- first ones), `unreadable` path -> true, `left_out` path -> true: of directories in which some were left out, or which are left out
+-- themselves, because there are too many, or their paths are too long.
 --
 -- @tparam Client client
 -- @tparam table paths list of absolute paths, which need not exist
@@ -51,6 +59,7 @@ function Tree.new(client, paths, settings)
         client = client, interval = settings.interval or INTERVAL, most = settings.directories or DIRECTORIES,
         identities = settings.identities ~= false and CONTENDERS,
         roots = {}, directories = {}, count = 0, dirty = {}, states = {},
+        directory_bytes = 0, other_bytes = 0, -- of watched paths; other_bytes may be too many between two sweeps
         unreadable = {}, left_out = {}, contender_count = 0, news = false, sweep_at = 0
     }, Tree)
     for _, path in ipairs(paths) do
@@ -64,10 +73,11 @@ end
 
 --- Adds a directory that has not been read. Returns false if there are too many.
 function Tree:_add(path)
-    if self.count >= self.most then
+    local bytes = #path + OVERHEAD
+    if self.count >= self.most or #path > LONGEST or self.directory_bytes + bytes > DIRECTORY_BYTES then
         return false
     end
-    self.count = self.count + 1
+    self.count, self.directory_bytes = self.count + 1, self.directory_bytes + bytes
     self.directories[path] = new_directory(path)
     self.dirty[path] = true
     return true
@@ -85,6 +95,9 @@ local function set_state(self, path, state, changes)
             most = FEW
         end
         for index = total, most + 1, -1 do
+            if state.contenders[index].watch then
+                state.contenders[index].watch:cancel()
+            end
             state.contenders[index] = nil
         end
         state.total = total
@@ -109,7 +122,7 @@ local function remove(self, path, changes)
         watch:cancel()
     end
     self.directories[path], self.dirty[path], self.unreadable[path], self.left_out[path] = nil, nil, nil, nil
-    self.count = self.count - 1
+    self.count, self.directory_bytes = self.count - 1, self.directory_bytes - #path - OVERHEAD
     set_state(self, path, nil, changes)
 end
 
@@ -121,14 +134,19 @@ local function mark(self, path)
     end
 end
 
---- Looks at all watches: one that was lost with its session fires no more.
+--- Looks at all watches: one that was lost with its session fires no more. Counts the bytes of their paths.
 local function sweep(self, now)
     self.sweep_at = now + self.interval
+    self.other_bytes = 0
     for path, directory in pairs(self.directories) do
-        for _, watch in ipairs(directory.watches) do
+        for index, watch in ipairs(directory.watches) do
             if not watch:_armed() then
                 self.dirty[path] = true
             end
+            self.other_bytes = self.other_bytes + (index > 1 and #watch._path + OVERHEAD or 0) -- the first is on the directory
+        end
+        for _, contender in ipairs(self.states[path] and self.states[path].contenders or {}) do
+            self.other_bytes = self.other_bytes + (contender.watch and #contender.node + OVERHEAD or 0)
         end
         if directory.retry_at <= now then
             directory.retry_at = huge
@@ -182,7 +200,7 @@ local function refresh(self, paths)
         for _, watch in ipairs(directory.watches) do
             replaced[#replaced + 1] = watch
         end
-        directory.watches, directory.read_at, directory.retry_at = {}, begun, huge
+        directory.watches, directory.read_at, directory.retry_at, self.left_out[path] = {}, begun, huge, nil
         read[#read + 1] = path
         reading:examine(path)
     end
@@ -199,13 +217,22 @@ local function refresh(self, paths)
                 end)
             end
         end,
+        may_watch = function(name, count, path)
+            local bytes = (#name + OVERHEAD) * count
+            local fits = self.other_bytes + bytes <= OTHER_BYTES
+            self.other_bytes = self.other_bytes + (fits and bytes or 0)
+            if path and not fits then
+                self.left_out[path] = true
+            end
+            return fits
+        end,
         children = function(path, names)
             local directory = self.directories[path]
             if not directory then
                 return
             end
             local prefix, before = path == "/" and "/" or path .. "/", directory.children
-            directory.children, self.left_out[path] = {}, nil
+            directory.children = {}
             local new = {}
             for _, name in ipairs(names) do
                 local child = prefix .. name

@@ -79,6 +79,20 @@ await test("hostile names and identities are only text", async () => {
   await until(page, "the page of the lock", has, "#queue-rows td", evil);
   check(await page.evaluate(() => document.querySelectorAll("img").length) === 0, "an element was made");
   await holder.release();
+  // A name with characters that are invisible, or change the direction of the text.
+  const odd = "\u202e\u200bhidden\u2066name";
+  const other = hold("/t/" + odd, "odd:1");
+  await other.held;
+  await page.goto(view.url, { waitUntil: "domcontentloaded" });
+  await until(page, "the name without what is hidden", has, "#rows a", "/t/\ufffd\ufffdhidden\ufffdname");
+  await page.goto(view.url + link("/t/" + odd), { waitUntil: "domcontentloaded" });
+  await until(page, "the page of that lock", has, "#queue-rows td", "odd:1");
+  await until(page, "the button", () => !document.querySelector("#revoke").hidden);
+  await page.click("#revoke");
+  check(await page.evaluate(() => !/[\u202e\u200b\u2066]/.test(document.body.innerText + document.title + document.body.outerHTML.replace(
+    /<script>[^]*/, ""))), "what is hidden gets into the page");
+  await page.click("#confirm-no");
+  await other.release();
   await page.close();
 });
 
@@ -116,8 +130,22 @@ await test("asks a holder to release, after a question", async () => {
   await page.click("#revoke");
   await page.click("#confirm-yes");
   await until(page, "the answer", has, "#notice", "1 holders were asked");
+  await until(page, "the holder is asked, and still named", () => document.querySelector("#queue-rows tr").textContent.includes("asked:1")
+    && document.querySelector("#queue-rows tr .tag.wait")?.textContent === "asked to release");
   check(query(`for _, name in ipairs(assert(client:children "/t/revoke")) do print(client:get("/t/revoke/" .. name)) end`)
     .includes("__REVOKE__"), "nobody was asked");
+  await holder.release();
+  await page.close();
+});
+
+await test("shows that another client has asked a holder to release", async () => {
+  const holder = hold("/t/asked", "theirs:1");
+  await holder.held;
+  const page = await open(view.url + link("/t/asked"));
+  await until(page, "the holder", has, "#queue-rows tr", "theirs:1");
+  query(`client:mutex("/t/asked"):revoke()`);
+  await until(page, "the request", has, "#queue-rows tr .tag.wait", "asked to release");
+  await until(page, "its name", has, "#queue-rows tr", "theirs:1");
   await holder.release();
   await page.close();
 });

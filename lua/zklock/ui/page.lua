@@ -237,7 +237,7 @@ en: {
   staleNote: "The server has no answer from ZooKeeper: {0}.", seen: "What you see is from {0}.",
   states: { connecting: "it is connecting", suspended: "the connection is lost", auth_failed: "the credentials are refused" },
   loginNote: "Open the address that zklock ui has printed. Its token can be used once.",
-  truncated: "There are more than 5000 directories: some locks are not shown.",
+  truncated: "There are too many directories, or their names are too long: some locks are not shown.",
   columns: { path: "Lock", kind: "Kind", state: "State", holder: "Held by", since: "For", waiters: "Waiting", rate: "Grants/s",
     wait: "Wait 99 %", hold: "Hold 99 %", strip: "Last 5 minutes" },
   kinds: { mutex: "mutex", rwlock: "read/write", semaphore: "semaphore", latch: "latch", free: "–", none: "–" },
@@ -286,7 +286,7 @@ zh: {
   staleNote: "服务器收不到 ZooKeeper 的回答：{0}。", seen: "显示的是 {0} 的内容。",
   states: { connecting: "正在连接", suspended: "连接已断开", auth_failed: "凭据被拒绝" },
   loginNote: "请打开 zklock ui 输出的地址。其中的令牌只能使用一次。",
-  truncated: "目录超过 5000 个：部分锁未显示。",
+  truncated: "目录过多或名称过长：部分锁未显示。",
   columns: { path: "锁", kind: "类型", state: "状态", holder: "持有者", since: "时长", waiters: "等待", rate: "授予/秒", wait: "等待 99 %",
     hold: "持有 99 %", strip: "最近 5 分钟" },
   kinds: { mutex: "互斥锁", rwlock: "读写锁", semaphore: "信号量", latch: "门闩", free: "–", none: "–" },
@@ -332,6 +332,9 @@ function make(tag, className, text) {
   return element;
 }
 function write(element, text) { if (element.textContent !== text) element.textContent = text; }
+// A path with what is invisible, or changes the direction of text, replaced. Links need it as it is.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const clean = (path) => path.replace(HIDDEN, "\ufffd");
 function name(text) { const element = make("bdi"); element.textContent = text; return element; }
 
 function duration(seconds) {
@@ -547,8 +550,8 @@ function makeRow(item) {
     const cell = make("td", className + (key === "path" ? " path" : ""));
     row.cells[key] = cell; row.tr.append(cell);
   }
-  const anchor = make("a"), label = name(item.path);
-  anchor.href = "#/lock/" + encodeURIComponent(item.path); anchor.title = item.path; anchor.append(label);
+  const anchor = make("a"), label = name(clean(item.path));
+  anchor.href = "#/lock/" + encodeURIComponent(item.path); anchor.title = clean(item.path); anchor.append(label);
   row.sub = make("span", "sub"); row.text = make("span"); row.small = make("span", "red");
   row.sub.append(row.small, row.text);
   row.strip = make("div", "strip");
@@ -665,8 +668,8 @@ function tag(text, className) { return make("span", "tag" + (className ? " " + c
 let drawnLock = null, drawnLanguage = "";
 function drawLock() {
   const item = lock;
-  write($("lock-path"), shownPath);
-  document.title = shownPath + " – zklock";
+  write($("lock-path"), clean(shownPath));
+  document.title = clean(shownPath) + " – zklock";
   $("revoke").hidden = !(frame && frame.revoke && item && item.holders > 0);
   if (!item) return;
   const tags = [tag(T.kinds[item.kind] || item.kind), tag(stateText(item), item.holders ? "hold" : "")];
@@ -811,7 +814,7 @@ function drawOwn() {
   for (const lease of own.leases) {
     const left = lease.remaining === undefined ? "∞" : duration(lease.remaining - (performance.now() - frameAt) / 1000);
     const path = lease.node.slice(0, lease.node.lastIndexOf("/"));
-    if (shownPath === null || path === shownPath || path === shownPath + "/leases") parts.push(fill(T.lease, path, left));
+    if (shownPath === null || path === shownPath || path === shownPath + "/leases") parts.push(fill(T.lease, clean(path), left));
   }
   write($("own-text"), parts.slice(0, 20).join(" · "));
 }
@@ -861,7 +864,7 @@ function route() {
     $("rows").replaceChildren();
     order = null; loaded = false; $("lock-tags").replaceChildren(); delete $("lock-tags").dataset.key;
     $("lock-tiles").replaceChildren(); $("queue-rows").replaceChildren(); $("ended-rows").replaceChildren();
-    document.title = path === null ? "zklock" : path + " – zklock";
+    document.title = path === null ? "zklock" : clean(path) + " – zklock";
     scrollTo(0, path === null ? listScroll : 0);
     connect();
   }
@@ -890,7 +893,7 @@ addEventListener("keydown", (event) => {
   else if (event.key === "k" && shownPath === null) step(-1);
 });
 
-$("revoke").addEventListener("click", () => { write($("confirm-text"), fill(T.confirm, shownPath)); $("confirm").showModal(); });
+$("revoke").addEventListener("click", () => { write($("confirm-text"), fill(T.confirm, clean(shownPath))); $("confirm").showModal(); });
 $("confirm-no").addEventListener("click", () => $("confirm").close());
 $("confirm-yes").addEventListener("click", async () => {
   const path = shownPath;
@@ -899,7 +902,7 @@ $("confirm-yes").addEventListener("click", async () => {
     const answer = await fetch("?revoke", { method: "POST", headers: { "X-Zklock-Token": frame.revoke },
       body: new URLSearchParams({ lock: path, confirm: path }) });
     const text = await answer.text();
-    say(answer.ok ? fill(T.asked_n, JSON.parse(text).asked, path) : fill(T.refused, text.trim()));
+    say(answer.ok ? fill(T.asked_n, JSON.parse(text).asked, clean(path)) : fill(T.refused, text.trim()));
   } catch (problem) { say(fill(T.refused, problem.message)); }
 });
 

@@ -14,13 +14,13 @@ describe("the live view in chromium #once", function()
     after_each(fixture.clean)
 
     it("shows a queue and follows a release, without an error", function()
+        local page = fixture.remember(browser.start()) -- first: a busy machine may need minutes for that
         local top = fixture.directory()
         local first = hold(top .. "/a", "<b>one</b>")
         assert(first:line()) -- it holds
         hold(top .. "/a", "two")
         local process = commands.start { "ui", "--listen", "127.0.0.1:0", top }
         local url = assert(process:line())
-        local page = fixture.remember(browser.start())
         page:open(url)
         page:await [[document.querySelector("#rows tr td.num").textContent === "1"]]
         page:await [[document.querySelector("#status").dataset.state === "live"]]

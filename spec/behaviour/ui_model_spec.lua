@@ -22,7 +22,8 @@ end
 
 --- Runs `fn(model, client)` while a model of these paths runs.
 local function with_model(paths, settings, fn)
-    settings.paths, settings.clock = paths, core.now -- in virtual time this is the clock of the world
+    settings.paths = paths
+    settings.clock = settings.clock or core.now -- in virtual time this is the clock of the world
     local client = fixture.steady_client()
     local model = Model.new(client, settings)
     loop.run_all({ function()
@@ -269,6 +270,89 @@ describe("ui.model", function()
             _, data = next_event(model, viewer)
             assert.equal("lost", data.locks[1].ended[1].fate)
             assert.truthy(data.locks[1].lost)
+        end)
+    end)
+
+    it("shows the same spans of time when the clock is set back, and forgets them in time", function()
+        local top, ahead = fixture.directory(), 7200
+        local function clock()
+            return core.now() + ahead
+        end
+        local first = fixture.join(top .. "/a", nil, "one")
+        local second = fixture.join(top .. "/a", nil, "two")
+        with_model({ top }, { clock = clock }, function(model)
+            settled(model)
+            assert(fixture.observer():delete(first))
+            model:pause(10)
+            local page, list = view(model, top .. "/a"), view(model)
+            local _, before = next_event(model, page)
+            next_event(model, list)
+            ahead = 0
+            local _, data = next_event(model, page)
+            local was, is = before.locks[1], data.locks[1]
+            local function near(expected, value)
+                assert(math.abs(value - expected) < 0.01, ("%s is not %s"):format(value, expected))
+            end
+            near(clock(), data.frame.now)
+            near(before.frame.began - 7200, data.frame.began)
+            assert(data.frame.read_at <= clock() and data.frame.read_at > clock() - 5)
+            near(was.began - 7200, is.began)
+            near(was.contenders[1].held - 7200, is.contenders[1].held)
+            near(was.ended[1].ended - 7200, is.ended[1].ended)
+            local name
+            name, data = next_event(model, list)
+            assert.same({ "change", 1 }, { name, #data.locks })
+            near(is.contenders[1].held, data.locks[1].since)
+            assert(is.figures.rate > 0 and is.figures.rate < was.figures.rate)
+            assert(fixture.observer():delete(second))
+            assert(fixture.observer():delete(top .. "/a"))
+            model:pause(330)
+            assert.same({ 0, 0 }, { model.lock_count, model.lane_count })
+        end)
+    end)
+
+    it("is out of reach while ZooKeeper is, for a minute, and then shows what has become of the locks", function()
+        local top = fixture.directory()
+        local node = fixture.join(top .. "/a", nil, "one")
+        local client, link = fixture.client_behind_proxy { session_timeout = 10, wait = loop }
+        local model = Model.new(client, { paths = { top }, clock = core.now })
+        loop.run(function()
+            model:run()
+        end, function()
+            settled(model)
+            local viewer = view(model)
+            next_event(model, viewer)
+            fixture.cut_off(client, link)
+            fixture.join(top .. "/b", nil, "two")
+            assert(fixture.observer():delete(node))
+            local states = {}
+            for _ = 1, 60 do
+                model:pause(1)
+                fixture.observer():ping()
+                local message = model:message(viewer)
+                local name, data = "none", nil
+                if message then
+                    name, data = read_event(message)
+                    states[data.frame.state] = true
+                    assert.same({}, data.locks or {})
+                end
+                assert.are_not.equal("snapshot", name)
+            end
+            assert.is_nil(states.connected)
+            assert.equal(1, model.lock_count) -- what was seen last stays
+            link:accept()
+            loop.until_true(function()
+                return model.locks[top .. "/b"]
+            end)
+            model:pause(1)
+            local seen = {}
+            local message = assert(model:message(viewer))
+            local name, data = read_event(message)
+            for _, lock in ipairs(data.locks) do
+                seen[lock.path] = lock.holders
+            end
+            assert.same({ "change", "connected", { [top .. "/a"] = 0, [top .. "/b"] = 1 } }, { name, data.frame.state, seen })
+            model:stop()
         end)
     end)
 

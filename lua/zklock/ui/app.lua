@@ -7,6 +7,7 @@
 --
 -- There is one path, so the view works below any prefix: the query says what is asked for.
 
+local core = require "zklock.core"
 local json = require "dkjson"
 local page = require "zklock.ui.page"
 local sha256 = require "zklock.sha256"
@@ -157,7 +158,7 @@ local function has_login(self, request)
     end
     local cookie = (request.header "cookie" or ""):match "zklock_ui=(%x+)"
     local login = cookie and self.logins[sha256(cookie)]
-    return login ~= nil and login > self.model.clock()
+    return login ~= nil and login > core.now()
 end
 
 local function log_in(self, request)
@@ -166,7 +167,7 @@ local function log_in(self, request)
         return refuse(403, "this token is not valid, or was used before")
     end
     self.tokens[token] = nil
-    local now, oldest = self.model.clock(), nil
+    local now, oldest = core.now(), nil
     for login, ends in pairs(self.logins) do
         if ends <= now then
             self.logins[login], self.login_count = nil, self.login_count - 1

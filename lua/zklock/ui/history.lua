@@ -147,6 +147,25 @@ function History:add(state, now, knows_sessions)
     self.served, self.seen = served, true
 end
 
+--- Moves all that was seen in time, because the clock was set.
+-- @tparam number seconds by which the clock is ahead of what it was; negative: it was set back
+function History:shift(seconds)
+    self.began = self.began + seconds
+    for _, lanes in ipairs { self.lanes, self.ended } do
+        for _, lane in pairs(lanes) do
+            for _, field in ipairs { "from", "held", "ended" } do
+                lane[field] = lane[field] and lane[field] + seconds
+            end
+        end
+    end
+    local buckets = {}
+    for number, count in pairs(self.buckets) do
+        local moved = floor((number * BUCKET + seconds) / BUCKET)
+        buckets[moved] = (buckets[moved] or 0) + count
+    end
+    self.buckets = buckets
+end
+
 --- Decides the pending fates.
 -- @tparam number now
 -- @tparam function|nil is_gone function(session id): true, false, or nil if that is unknown; nil: nothing is known

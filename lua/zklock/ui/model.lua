@@ -36,6 +36,9 @@ local BEAT = 10
 --- Seconds after which a viewer that has not asked for its message is removed: its connection has ended unnoticed.
 local ABANDONED = 90
 
+--- Seconds by which a clock that was set differs at least from what it was.
+local JUMP = 1
+
 --- Viewers at a time, and removed locks that are remembered.
 local VIEWERS, GONE = 100, 1000
 
@@ -54,7 +57,7 @@ local NAMED, STRIP, LEASES = 3, 30, 100
 local Model = { VIEWERS = VIEWERS, BEAT = BEAT }
 Model.__index = Model
 
---- Returns a clock in seconds since 1970 with parts of seconds: it may be wrong by a second, but never jumps back.
+--- Returns a clock in seconds since 1970 with parts of seconds. It may be wrong by a second, and jumps only if the clock is set.
 local function new_clock()
     local base = os_time() - core.now()
     return function()
@@ -86,6 +89,7 @@ function Model.new(client, settings)
         extra = settings.extra or {}, paths = settings.paths,
         tree = Tree.new(client, settings.paths, { interval = settings.interval }),
         ask_sessions = settings.sessions or false, sessions = false, sessions_at = -huge, sessions_refused = false,
+        offset = clock() - core.now(), -- of the clock against one that is never set
         began = clock(), read_at = false, was_read = false, problem = false, stopped = false, used_at = core.now(),
         locks = {}, lock_count = 0, lane_count = 0,
         -- gone: list of { path =, revision = }; older ones than gone_before are forgotten
@@ -411,6 +415,19 @@ local function never()
     return false
 end
 
+--- If the clock was set, moves what was seen: it keeps its distance from now.
+local function follow_clock(self)
+    local shift = self.clock() - core.now() - self.offset
+    if abs(shift) < JUMP then
+        return
+    end
+    self.offset, self.began, self.read_at = self.offset + shift, self.began + shift, self.read_at and self.read_at + shift
+    for _, lock in pairs(self.locks) do
+        lock.history:shift(shift)
+        touch(self, lock)
+    end
+end
+
 --- Waits without doing anything.
 function Model:pause(seconds)
     return wait.until_decided(self.client, nil, core.now() + seconds, never)
@@ -423,6 +440,7 @@ function Model:run(idle, is_over)
     while not self.stopped do
         self.stopped = is_over ~= nil and is_over()
         local changes, message, code = self.tree:update(SOON)
+        follow_clock(self)
         if changes then
             self.touched = self.touched or self.problem or not self.read_at
             self.read_at, self.problem = self.clock(), false

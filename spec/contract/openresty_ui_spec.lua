@@ -18,6 +18,8 @@ local HEAD = [[
         listen 127.0.0.1:@PORT@;
         server_name locks.example;
         location = /ui { content_by_lua_block { require("zklock.ui").serve { paths = { "@PATH@" } } } }
+        location = /proxied { proxy_pass http://127.0.0.1:@PORT@/ui; }
+        location = /passed { proxy_pass http://127.0.0.1:@PORT@/ui; proxy_set_header Host $http_host; }
         location = /mistake { content_by_lua_block { require("zklock.ui").serve { paths = { "no/path" } } } }
         location = /hold { content_by_lua_block {
             local client = require("zklock").shared("@ZOOKEEPER@", { session_timeout = 10 })
@@ -67,6 +69,23 @@ describe("the live view inside nginx #nginx", function()
         assert.equal(server.path .. "/mine/", own.leases[1].node:sub(1, #server.path + 6))
         assert(own.leases[1].remaining > 0)
         viewer:close()
+        inside.nobody_complained(server)
+    end)
+
+    it("reaches viewers behind a proxy at once, and refuses the names that the proxy passes on", function()
+        local server = start()
+        for index, location in ipairs { "/proxied", "/passed" } do
+            local viewer = events.open(server.port, location .. "?events", "Last-Event-ID: 1e999\r\nX-Forwarded-Host: evil.example\r\n")
+            assert.equal("snapshot", viewer:next().event)
+            local path = ("%s/%d"):format(server.path, index)
+            fixture.join(path, nil, "one")
+            viewer:await(function(event)
+                return event.locks[1] and event.locks[1].path == path
+            end)
+            viewer:close()
+        end
+        assert.equal(421, (server:ask("/passed", nil, "Host: evil.example\r\n", true):answer()))
+        assert.equal(403, (server:ask("/passed?events", nil, "Origin: http://evil.example\r\n"):answer()))
         inside.nobody_complained(server)
     end)
 

@@ -106,6 +106,7 @@ local function stream(model, path)
         model:remove_viewer(viewer)
         ngx.exit(499)
     end)
+    ngx.send_headers() -- first: otherwise nginx collects the answer to a request of HTTP/1.0, which a proxy sends
     local sent = ngx.print "retry: 2000\n\n" and ngx.flush(true)
     while sent and not exiting() and not model.stopped and model.viewers[viewer] do
         local message = model:message(viewer)

@@ -179,8 +179,10 @@ describe("inspect.tree", function()
         for index = 1, 60 do
             assert(fixture.observer():create(("%s/%04d"):format(top, index)))
         end
+        fixture.join(top, nil, "one")
         local tree = Tree.new(client, { top }, { directories = 50 })
         follow(tree, 3)
+        assert.same({ "mutex", {} }, { tree.states[top].kind, tree.states[top].others }) -- their names are not kept
         assert.same({ 50, { [top] = true } }, { tree.count, tree.left_out })
         for index = 1, 20 do
             assert(fixture.observer():delete(("%s/%04d"):format(top, index)))

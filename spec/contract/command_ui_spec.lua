@@ -102,7 +102,9 @@ describe("zklock ui", function()
         local port = process.port
         assert.equal(421, (send(port, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")))
         assert.equal(421, (send(port, "GET / HTTP/1.1\r\n\r\n")))
-        for _, name in ipairs { "127.0.0.1.evil.example", "localhost.evil.example", "evil@localhost", "localhost:80:80", "[::1]x" } do
+        for _, name in ipairs {
+            "127.0.0.1.evil.example", "localhost.evil.example", "evil@localhost", "localhost:80:80", "[::1]x"
+        } do
             assert.equal(421, (send(port, ("GET / HTTP/1.1\r\nHost: %s\r\n\r\n"):format(name))))
         end
         assert.equal(200, (send(port, "GET / HTTP/1.1\r\nHost: [::1]:8420\r\n\r\n")))

@@ -75,7 +75,8 @@ describe("the live view inside nginx #nginx", function()
     it("reaches viewers behind a proxy at once, and refuses the names that the proxy passes on", function()
         local server = start()
         for index, location in ipairs { "/proxied", "/passed" } do
-            local viewer = events.open(server.port, location .. "?events", "Last-Event-ID: 1e999\r\nX-Forwarded-Host: evil.example\r\n")
+            local viewer = events.open(server.port, location .. "?events",
+                "Last-Event-ID: 1e999\r\nX-Forwarded-Host: evil.example\r\n")
             assert.equal("snapshot", viewer:next().event)
             local path = ("%s/%d"):format(server.path, index)
             fixture.join(path, nil, "one")

@@ -32,7 +32,8 @@ describe("make demo-live #long #once", function()
             line = assert(demo:line(), "the demo has no result")
             sold = tonumber(line:match "(%d+) pieces are sold") or sold
         until line:find "different buyers"
-        assert.equal("288 pieces were sold to 288 different buyers, 800 of 800 buyers have an answer: each piece exactly once.", line)
+        assert.equal("288 pieces were sold to 288 different buyers, 800 of 800 buyers have an answer: each piece exactly once.",
+            line)
         assert.equal(288, sold)
         local result = demo:finish()
         assert.same({ 0, "" }, { result.status, result.output })

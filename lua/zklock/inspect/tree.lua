@@ -45,8 +45,8 @@ end
 --- Makes a tree that has read nothing yet.
 --
 -- Fields: `states` path -> lock state (without the kind "none"; `total` is the number of contenders, of which `contenders` has the
--- first ones; `others` is empty), `unreadable` path -> true, `left_out` path -> true: of directories in which some were left out, or
--- which are left out themselves, because there are too many, or their paths are too long.
+-- first ones; `others` is empty), `unreadable` path -> true, `left_out` path -> true: of directories in which some were left out,
+-- or which are left out themselves, because there are too many, or their paths are too long.
 --
 -- @tparam Client client
 -- @tparam table paths list of absolute paths, which need not exist

@@ -118,8 +118,8 @@ function App:knows_host(host)
         or self.hosts[host] == true
 end
 
---- Whether a browser says that a request was made by a page of another site. Older browsers send only the origin of the page. Behind
--- a proxy that is not the Host that arrives here, but must be a name that was given.
+--- Whether a browser says that a request was made by a page of another site. Older browsers send only the origin of the page.
+-- Behind a proxy that is not the Host that arrives here, but must be a name that was given.
 local function is_foreign(self, request)
     local site, origin = request.header "sec-fetch-site", request.header "origin"
     if site ~= nil and site ~= "same-origin" and site ~= "none" then

@@ -136,6 +136,8 @@ bdi, .mono { unicode-bidi: isolate; }
 .queue td { padding-top: 7px; padding-bottom: 7px; vertical-align: top; }
 .queue .sub { white-space: normal; overflow-wrap: anywhere; }
 .queue .muted, .muted { color: var(--muted); }
+p.row { margin: 0 0 10px; }
+#hints span { margin-right: 14px; }
 .row { display: flex; gap: 10px; flex-wrap: wrap; align-items: center; justify-content: space-between; }
 .blank { text-align: center; padding: 48px 20px; color: var(--muted); }
 .blank strong { display: block; color: var(--text); font-size: 16px; margin-bottom: 4px; overflow-wrap: anywhere; }
@@ -833,8 +835,9 @@ function applyLanguage() {
   $("search").placeholder = T.search; $("filter").setAttribute("aria-label", T.columns.state);
   const hints = [];
   [["/"], ["j", "k"], ["Esc"]].forEach((keys, index) => {
-    for (const key of keys) hints.push(make("kbd", "", key), " ");
-    hints.push(T.hints[index] + "   ");
+    const hint = make("span");
+    for (const key of keys) hint.append(make("kbd", "", key), " ");
+    hint.append(T.hints[index]); hints.push(hint);
   });
   $("hints").replaceChildren(...hints);
   applyTheme(); buildColumns(); buildFilters(); dirty = true; schedule();
@@ -893,7 +896,9 @@ addEventListener("keydown", (event) => {
   else if (event.key === "k" && shownPath === null) step(-1);
 });
 
-$("revoke").addEventListener("click", () => { write($("confirm-text"), fill(T.confirm, clean(shownPath))); $("confirm").showModal(); });
+$("revoke").addEventListener("click", () => {
+  write($("confirm-text"), fill(T.confirm, clean(shownPath))); $("confirm").showModal();
+});
 $("confirm-no").addEventListener("click", () => $("confirm").close());
 $("confirm-yes").addEventListener("click", async () => {
   const path = shownPath;

@@ -1,9 +1,9 @@
 --- ui.server: a small HTTP server over libuv, for `zklock ui`: GET, POST and server-sent events, one request for each connection.
 --
--- It is meant for a few people, not for the internet. It serves CONNECTIONS at a time; if there are more, a new one takes the place
--- of one whose request or answer has been unfinished longest, never that of a viewer. A request has a head of at most HEAD bytes and
--- a body of at most BODY bytes, and must be complete within READ seconds. An answer that is not taken within WRITE seconds ends its
--- connection. A viewer that reads slowly is sent its next message when it has taken the last one.
+-- It is meant for a few people, not for the internet. It serves CONNECTIONS at a time. If there are more, a new one takes the place
+-- of one whose request or answer has been unfinished longest, never that of a viewer. A request has a head of at most HEAD bytes
+-- and a body of at most BODY bytes, and must be complete within READ seconds. An answer that is not taken within WRITE seconds ends
+-- its connection. A viewer that reads slowly is sent its next message when it has taken the last one.
 --
 -- Everything runs in callbacks of the loop, on one thread. Luv comes from Debian's lua-luv or the rock luv.
 

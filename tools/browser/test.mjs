@@ -28,6 +28,20 @@ async function accessible(page) {
   check(found.length === 0, found.join("\n"));
 }
 
+// Nothing is cut off: cards hide what is wider than they are.
+async function fits(page) {
+  const wide = await page.evaluate(() => {
+    const found = [...document.querySelectorAll(".tile dd, .tile dt, .tag, h1")].filter((one) => one.scrollWidth > one.clientWidth + 1
+      && getComputedStyle(one).display !== "inline").map((one) => one.textContent);
+    for (const table of document.querySelectorAll(".card table")) {
+      if (table.offsetWidth > table.parentNode.clientWidth + 1) found.push(table.tHead.textContent + table.tBodies[0].textContent);
+    }
+    return found;
+  });
+  check(wide.length === 0, "wider than their places: " + wide.join(" | "));
+  check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page is wider than the window");
+}
+
 const view = await startView(["/t"], { words: ["--allow-revoke"] });
 
 await test("a queue appears, and a release moves it", async () => {
@@ -210,12 +224,16 @@ for (const [scheme, width] of [["light", 1200], ["dark", 1200], ["light", 360], 
     const page = await open(view.url, { scheme, width });
     await until(page, "the locks", has, "#rows a", "/t/scene");
     await accessible(page);
-    check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the list is wider than the window");
+    await fits(page);
     await page.goto(view.url + link("/t/scene/orders/checkout"), { waitUntil: "domcontentloaded" });
     await until(page, "a lane", () => document.querySelectorAll("#lanes .lane").length > 2);
     await until(page, "a contender that has ended", () => document.querySelector("#ended-rows tr"));
     await accessible(page);
-    check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page of a lock is wider than the window");
+    await fits(page);
+    await page.goto(view.url + link("/t/scene/deploy"), { waitUntil: "domcontentloaded" });
+    await until(page, "a lost lock", () => document.querySelector("#ended-rows .tag.lost"));
+    await until(page, "its lanes and figures", () => document.querySelectorAll("#lanes .lane").length > 1);
+    await fits(page);
     await page.close();
   });
 }

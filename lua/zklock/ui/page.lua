@@ -134,6 +134,7 @@ bdi, .mono { unicode-bidi: isolate; }
 .legend .lost::before { background: var(--lost); }
 .legend .gone::before { background: var(--gone); }
 .queue td { padding-top: 7px; padding-bottom: 7px; vertical-align: top; }
+.queue [data-at] { white-space: nowrap; }
 .queue .sub { white-space: normal; overflow-wrap: anywhere; }
 .queue .muted, .muted { color: var(--muted); }
 p.row { margin: 0 0 10px; }
@@ -163,6 +164,9 @@ dialog .row { justify-content: flex-end; }
   .locks td { height: 60px; }
   .sub { display: block; }
   .tiles { grid-template-columns: repeat(3, 1fr); gap: 6px; }
+  #lock-tiles { grid-template-columns: repeat(6, 1fr); }
+  #lock-tiles .tile { grid-column: span 2; }
+  #lock-tiles .tile:nth-child(n+4) { grid-column: span 3; }
   .tile { padding: 6px 8px; }
   .tile dt { font-size: 12px; line-height: 1.25; }
   .tile dd { font-size: 14px; white-space: nowrap; }
@@ -171,6 +175,8 @@ dialog .row { justify-content: flex-end; }
   .lane { padding-top: 4px; }
   .axis .who { display: none; }
   .quiet { padding: 4px 8px; }
+  .queue .tag { white-space: normal; }
+  .queue bdi { overflow-wrap: anywhere; }
   h1 { font-size: 17px; }
 }
 @media (forced-colors: active) { .strip i, .track i { forced-color-adjust: none; } }

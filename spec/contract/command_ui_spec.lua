@@ -58,7 +58,7 @@ end
 
 --- Returns the page that is served on a unix socket.
 local function page_of(path)
-    return read_output("curl -s --unix-socket " .. path .. " http://localhost/")
+    return read_output("LD_PRELOAD= curl -s --unix-socket " .. path .. " http://localhost/")
 end
 
 --- Ends the process by a signal, and returns its exit code.

@@ -176,6 +176,9 @@ describe("zklock ui", function()
             all[index] = events.open(process.port, index % 2 == 0 and "/?events" or "/?events&lock=/other")
         end
         assert.equal(503, events.open(process.port, "/?events").status)
+        local status, head, body = send(process.port, "HEAD /?events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert.same({ 503, "" }, { status, body })
+        assert.truthy(head:find("X-Zklock: full\r\n", 1, true))
         fixture.join(top .. "/a", nil, "one")
         all[2]:await(function(event)
             return event.locks[1]

@@ -181,6 +181,20 @@ await test("both languages have all texts, and Chinese is shown", async () => {
   await page.close();
 });
 
+await test("it says that there are too many viewers, and gets a place when there is one", async () => {
+  const viewers = [];
+  for (let count = 0; count < 100; count++) {
+    const stop = new AbortController();
+    if ((await fetch(view.url + "?events", { signal: stop.signal })).ok) viewers.push(stop);
+  }
+  const page = await open(view.url);
+  await until(page, "what is wrong", () => document.querySelector("#status-text").textContent === "Too many viewers");
+  for (const stop of viewers) stop.abort();
+  await isState(page, "live");
+  problems.length = 0; // a request that is refused is an error in the console
+  await page.close();
+});
+
 await test("without JavaScript there is a table", async () => {
   const holder = hold("/t/plain", "<b>bold</b>");
   await holder.held;

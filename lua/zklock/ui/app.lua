@@ -243,6 +243,8 @@ local function get(self, request)
         return refuse(401, "open the address with the token that zklock ui has printed")
     elseif fields.table then
         return table_page(self)
+    elseif self.model.viewer_count >= self.model.VIEWERS then -- the header is for the page, which may only ask by HEAD
+        return refuse(503, "there are too many viewers", { ["Cache-Control"] = "no-store", ["X-Zklock"] = "full" })
     end
     local response = answer(200, "text/event-stream", nil, { ["Cache-Control"] = "no-store", ["X-Accel-Buffering"] = "no" })
     response.events = fields.lock or true

@@ -244,6 +244,7 @@ en: {
   awayNote: "This page has no connection to its server. It tries again by itself.", closedNote: "The server has ended this view.",
   staleNote: "The server has no answer from ZooKeeper: {0}.", seen: "What you see is from {0}.",
   states: { connecting: "it is connecting", suspended: "the connection is lost", auth_failed: "the credentials are refused" },
+  full: "Too many viewers", fullNote: "The server has no room for another viewer. This page tries again by itself.",
   loginNote: "Open the address that zklock ui has printed. Its token can be used once.",
   truncated: "There are too many directories, or their names are too long: some locks are not shown.",
   columns: { path: "Lock", kind: "Kind", state: "State", holder: "Held by", since: "For", waiters: "Waiting", rate: "Grants/s",
@@ -293,6 +294,7 @@ zh: {
   awayNote: "本页与服务器断开，正在自动重连。", closedNote: "服务器已结束此视图。",
   staleNote: "服务器收不到 ZooKeeper 的回答：{0}。", seen: "显示的是 {0} 的内容。",
   states: { connecting: "正在连接", suspended: "连接已断开", auth_failed: "凭据被拒绝" },
+  full: "查看者过多", fullNote: "服务器没有空位给更多查看者。本页会自动重试。",
   loginNote: "请打开 zklock ui 输出的地址。其中的令牌只能使用一次。",
   truncated: "目录过多或名称过长：部分锁未显示。",
   columns: { path: "锁", kind: "类型", state: "状态", holder: "持有者", since: "时长", waiters: "等待", rate: "授予/秒", wait: "等待 99 %",
@@ -408,14 +410,14 @@ function connect() {
   events.addEventListener("error", () => { if (events) away(events.readyState === EventSource.CLOSED); });
 }
 function away(ended) {
-  if (link !== "login") link = "away";
+  if (link !== "login" && link !== "full") link = "away";
   dirty = true; schedule();
   if (!ended) return;
   clearTimeout(retry);
   retry = setTimeout(async () => {
     try {
-      const answer = await fetch("?table", { method: "HEAD" });
-      link = answer.status === 401 ? "login" : link;
+      const answer = await fetch("?events", { method: "HEAD" });
+      link = answer.status === 401 ? "login" : answer.headers.get("X-Zklock") === "full" ? "full" : "away";
     } catch { link = "away"; }
     dirty = true; schedule();
     if (link !== "login") connect();
@@ -447,6 +449,7 @@ function drawStatus() {
   let state = "wait", text = T.loading, note = "", bad = false;
   const at = clockText(frame && frame.read_at), seen = frame && frame.read_at ? " " + fill(T.seen, at) : "";
   if (link === "login") { state = "away"; text = T.login; note = T.loginNote; bad = true;
+  } else if (link === "full") { state = "away"; text = T.full; note = T.fullNote + seen; bad = true;
   } else if (link === "away") { state = "away"; text = T.away; note = T.awayNote + seen; bad = true;
   } else if (frame && frame.state === "closed") { state = "away"; text = T.closed; note = T.closedNote + seen; bad = true;
   } else if (frame && (frame.problem || frame.state !== "connected")) {

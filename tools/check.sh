@@ -104,7 +104,7 @@ sort_out() {
         contracts+=(spec/campaign/checker_spec.lua)
         ;;
     spec/support/events.lua | spec/support/browser.lua | tools/browser*)
-        contracts+=(spec/contract/command_ui_spec.lua spec/contract/browser_spec.lua)
+        contracts+=(spec/contract/command_ui*_spec.lua spec/contract/browser_spec.lua)
         ;;
     csrc/process/* | lua/zklock/cli* | spec/support/commands.lua | spec/support/terminal.lua)
         contracts+=(spec/contract/command_*_spec.lua)
@@ -113,7 +113,7 @@ sort_out() {
     spec/simulation/lua/*) programs=yes behaviour=yes ;;
     spec/simulation/*) engine=yes simulator=yes programs=yes behaviour=yes ;;
     lua/zklock/ui*)
-        contracts+=(spec/contract/command_ui_spec.lua spec/contract/openresty_ui_spec.lua spec/contract/browser_spec.lua)
+        contracts+=(spec/contract/command_ui*_spec.lua spec/contract/openresty_ui_spec.lua spec/contract/browser_spec.lua)
         ;;&
     lua/resty/* | lua/zklock/adapters/openresty*) contracts+=(spec/contract/openresty_*_spec.lua) ;;&
     lua/zklock/adapters/* | lua/zklock/adapters.lua | lua/zklock/wait.lua) contracts+=(spec/contract/loops*_spec.lua) ;;&
@@ -157,6 +157,7 @@ sort_out() {
     tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
     tools/pictures*) documents=yes contracts+=(spec/contract/docs_pictures_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
+    tools/demo-live.lua) contracts+=(spec/contract/tools_demo_live_spec.lua) ;;
     tools/test-rock.sh) rock=yes ;;
     CMakeLists.txt | rockspec/*)
         rock=yes

@@ -11,7 +11,7 @@ local zklock = require "zklock"
 local servers, root, many = arg[1], arg[2], arg[3] == "many"
 
 --- Seconds of a session: so much later a killed holder's lock passes on.
-local SESSION = 6
+local SESSION = 8
 
 local function sleep(seconds)
     local thread, timer = coroutine.running(), uv.new_timer()
@@ -73,17 +73,25 @@ end)
 local directory = arg[0]:match "^(.*)/tools/" or "."
 local child
 go(function()
+    local output = uv.new_pipe(false)
     sleep(2)
     child = uv.spawn(arg[-1], {
         args = { directory .. "/lua/zklock/cli/main.lua", "hold", "--session-timeout", tostring(SESSION), root .. "/deploy" },
         env = { "LUA_PATH=" .. package.path, "LUA_CPATH=" .. package.cpath, "ZKLOCK_SERVERS=" .. servers,
             "ZKLOCK_IDENTITY=deployer:9", "ZKLOCK_CONFIG=/nonexistent" },
-        stdio = { uv.new_pipe(false), nil, nil }
+        stdio = { uv.new_pipe(false), output, nil }
     }, function() end)
-    sleep(3)
-    take_turns(connect("deployer:10"):mutex(root .. "/deploy"), 8, 4)
-    sleep(6)
-    child:kill "sigkill"
+    output:read_start(function(_, line) -- it holds
+        if line then
+            output:read_stop()
+            go(function()
+                sleep(3)
+                take_turns(connect("deployer:10"):mutex(root .. "/deploy"), 8, 4)
+                sleep(6)
+                child:kill "sigkill"
+            end)
+        end
+    end)
 end)
 
 if many then

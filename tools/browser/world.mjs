@@ -64,12 +64,15 @@ const browser = await puppeteer.launch({
   args: ["--disable-gpu", "--disable-extensions", ...(process.getuid() === 0 ? ["--no-sandbox"] : [])]
 });
 
+// Milliseconds after which something hangs: a busy machine may need minutes.
+const PATIENCE = 200000;
+
 export const problems = [];
 
 // Opens a page. Errors of its console are added to `problems`.
 export async function open(url, { width = 1200, height = 800, scheme = "light", language = "en", javascript = true } = {}) {
   const page = await browser.newPage();
-  page.setDefaultTimeout(60000);
+  page.setDefaultTimeout(PATIENCE);
   await page.setViewport({ width, height });
   await page.setJavaScriptEnabled(javascript);
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
@@ -86,7 +89,7 @@ export const link = (path) => "#/lock/" + encodeURIComponent(path);
 // Waits until a function is true in the page.
 export async function until(page, what, fn, ...values) {
   try {
-    await page.waitForFunction(fn, { polling: 50, timeout: 60000 }, ...values);
+    await page.waitForFunction(fn, { polling: 50, timeout: PATIENCE }, ...values);
   } catch (error) {
     throw new Error(`${what}: does not come; the page: ${await page.evaluate(() => document.body.innerText.slice(0, 1500))}`, { cause: error });
   }

@@ -225,6 +225,7 @@ build = {
     ["zklock.ui.page"] = "lua/zklock/ui/page.lua",
     ["zklock.ui.server"] = "lua/zklock/ui/server.lua",
     ["zklock.ui.text"] = "lua/zklock/ui/text.lua",
+    ["zklock.version"] = "lua/zklock/version.lua",
     ["zklock.wait"] = "lua/zklock/wait.lua",
     ["zklock.with_lock"] = "lua/zklock/with_lock.lua",
   },

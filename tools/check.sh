@@ -158,11 +158,13 @@ sort_out() {
     tools/pictures*) documents=yes contracts+=(spec/contract/docs_pictures_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
     tools/demo-live.lua) contracts+=(spec/contract/tools_demo_live_spec.lua) ;;
-    tools/test-rock.sh) rock=yes ;;
+    tools/test-rock.sh | tools/release.sh) rock=yes ;;
     CMakeLists.txt | rockspec/*)
         rock=yes
         contracts+=(spec/contract/packaging_spec.lua)
         ;;
+    VERSION | tools/version.lua | debian/* | CHANGELOG.md) contracts+=(spec/contract/packaging_spec.lua) ;;
+    tools/sbom.lua) contracts+=(spec/contract/sbom_spec.lua) ;;
     tools/docs.sh | tools/docstrings.lua | tools/reference.lua | *.md | docs/*)
         documents=yes
         contracts+=(spec/contract/docs_*_spec.lua)

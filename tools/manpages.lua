@@ -58,6 +58,9 @@ local function parse(help)
     return usage, description or "", lists
 end
 
+--- "zklock 1.0.0"
+local version = output_of("--version"):match "^[^\n]+"
+
 --- Writes a page. Returns the lists of its help.
 local function write_page(name, help)
     local usage, description, lists = parse(help)
@@ -65,7 +68,7 @@ local function write_page(name, help)
     local function line(...)
         assert(file:write(string.format(...), "\n"))
     end
-    line('.TH %s 1 "" zklock "User Commands"', name:upper():gsub("%-", "\\-"))
+    line('.TH %s 1 "" "%s" "User Commands"', name:upper():gsub("%-", "\\-"), version)
     line(".SH NAME\n%s \\- %s", escape(name), escape((description:gsub("%.$", ""))))
     line(".SH SYNOPSIS\n%s", escape(usage))
     line(".SH DESCRIPTION\n%s", escape(description))

@@ -3,12 +3,22 @@
 # Installs the rock as a user would, with only luarocks and a C compiler, into an empty tree; loads it from there, away from the
 # sources; and removes it again. For Lua 5.4, for 5.1, and for LuaJIT, which uses 5.1's rocks.
 #
+# With `packed`: packs the source rock of the release, as for luarocks.org, and installs that file, for Lua 5.1 to 5.4 and LuaJIT.
+# The tag that the rockspec names is one of a local repository with the files of this directory.
+#
 # Ends with `N passed, N failed`.
+#
+# Usage: tools/test-rock.sh [packed]
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+# shellcheck source=tools/release.sh
+. tools/release.sh
+
+version=$(cat VERSION)
 rockspec=rockspec/zklock-scm-1.rockspec
+rock=zklock-$version-1.src.rock
 passed=0
 failed=0
 
@@ -25,19 +35,11 @@ check() {
 }
 
 # luarocks leaves its objects among the sources, so it gets a copy: the files that git has or could add, as in a clone.
-top=$PWD
-work=$top/build/rock
+work=$PWD/build/rock${1:+-$1}
 rm -rf "$work"
 mkdir -p "$work"
 # Debian's packages have the rocks that the command needs.
-echo 'rocks_provided = { argparse = "0.7.1-1", dkjson = "2.6-1", luasocket = "3.1.0-1" }' >"$work/config.lua"
-
-copy_sources() {
-    mkdir -p "$1" &&
-        git ls-files -z --cached --others --exclude-standard -- csrc lua rockspec docs README.md LICENSE |
-        while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
-            tar --null --files-from=- -cf - | tar -xf - -C "$1"
-}
+echo 'rocks_provided = { argparse = "0.7.1-1", dkjson = "2.6-1", luasocket = "3.1.0-1" }; rocks_servers = {}' >"$work/config.lua"
 
 # rocks_for LUA: its luarocks, with a separate tree and configuration.
 rocks_for() {
@@ -48,27 +50,28 @@ rocks_for() {
     (cd "$work/$lua/source" && HOME=$work/$lua LUAROCKS_CONFIG=$work/config.lua luarocks "${options[@]}" "$@")
 }
 
+# install_for LUA make|install WHAT
 install_for() {
     local lua=$1 variables=()
     # One with the flags that users have; without optimisation, the others compile in a third of the time.
     [ "$lua" = lua5.4 ] || variables=("CFLAGS=-O0 -fPIC")
     [ "$lua" != luajit ] || variables+=("LUA_INCDIR=$(pkg-config --variable=includedir luajit)")
-    rocks_for "$lua" make "$rockspec" "${variables[@]}"
+    mkdir -p "$work/$lua/source" && rocks_for "$lua" "${@:2}" "${variables[@]}"
 }
 
 # load_with LUA TREE-OF: loads it in an empty directory, with only the tree on the path.
 load_with() {
-    local lua=$1 tree=$work/$2/tree version=${2#lua}
-    [ "$2" != luajit ] || version=5.1
+    local lua=$1 tree=$work/$2/tree abi=${2#lua}
+    [ "$2" != luajit ] || abi=5.1
     mkdir -p "$work/empty" && cd "$work/empty" &&
-        LUA_PATH="$tree/share/lua/$version/?.lua;$tree/share/lua/$version/?/init.lua" \
-            LUA_CPATH="$tree/lib/lua/$version/?.so" LUA_INIT='' \
-            "$lua" -e 'local zklock = require "zklock"; assert(type(zklock.connect) == "function")'
+        LUA_PATH="$tree/share/lua/$abi/?.lua;$tree/share/lua/$abi/?/init.lua" \
+            LUA_CPATH="$tree/lib/lua/$abi/?.so" LUA_INIT='' RELEASE=$version \
+            "$lua" -e 'local zklock = require "zklock"; assert(type(zklock.connect) == "function"); assert(zklock.VERSION == os.getenv "RELEASE")'
 }
 
 # The command, as luarocks has installed it; argparse is Debian's.
 run_command() {
-    cd "$work/empty" && "$work/$1/tree/bin/zklock" --version | grep '^zklock '
+    cd "$work/empty" && "$work/$1/tree/bin/zklock" --version | grep -xF "zklock $version"
 }
 
 # The directory of types for language servers.
@@ -82,15 +85,29 @@ remove_from() {
         [ -z "$(find "$work/$lua/tree" -path '*zklock*' -type f -not -path '*/manifest*')" ]
 }
 
-for lua in lua5.4 lua5.1 luajit; do
-    check "$lua: sources" copy_sources "$work/$lua/source"
-    check "$lua: luarocks make" install_for "$lua"
+luas=(lua5.4 lua5.1 luajit)
+case ${1:-} in
+'') ;;
+packed)
+    luas=(lua5.4 lua5.3 lua5.2 lua5.1 luajit)
+    check "luarocks pack" pack_rock "$work"
+    ;;
+*) echo "tools/test-rock.sh: no such part: $1" >&2 && exit 2 ;;
+esac
+
+for lua in "${luas[@]}"; do
+    if [ "${1:-}" = packed ]; then
+        check "$lua: luarocks install of $rock" install_for "$lua" install "$work/$rock"
+    else
+        check "$lua: sources" copy_files "$work/$lua/source" csrc lua rockspec docs README.md LICENSE
+        check "$lua: luarocks make" install_for "$lua" make "$rockspec"
+    fi
     check "$lua: require from the tree" load_with "$lua" "$lua"
     check "$lua: the command" run_command "$lua"
     check "$lua: annotations in the tree" has_types "$lua"
 done
 check "luajit: require from Lua 5.1's tree" load_with luajit lua5.1
-for lua in lua5.4 lua5.1 luajit; do
+for lua in "${luas[@]}"; do
     check "$lua: luarocks remove" remove_from "$lua"
 done
 

@@ -22,14 +22,13 @@
 local process = require "zklock.process"
 local codes = require "zklock.cli.codes"
 local Context = require "zklock.cli.context"
+local version = require "zklock.version"
 
 local error, ipairs, pcall, require, tostring = error, ipairs, pcall, require, tostring
 local concat, format = table.concat, string.format
 
 --- All subcommands, in the order of --help.
 local NAMES = { "run", "hold", "ls", "who", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev", "completion" }
-
-local VERSION = "zklock 0.1.0"
 
 --- Modules of others that the command cannot do without. Their rocks have their names, their Debian packages begin with "lua-".
 -- (zklock.inspect.words says itself when LuaSocket is missing.)
@@ -132,7 +131,7 @@ return function(words)
     end
     local ok, arguments = parser:pparse(before)
     if ok and arguments.version then
-        context.output:line(VERSION)
+        context.output:line("zklock " .. version)
         return finish(context, 0)
     elseif ok and not name then
         ok, arguments = false, "a subcommand is missing: " .. concat(NAMES, ", ")

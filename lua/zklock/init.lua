@@ -18,8 +18,8 @@ local concat, sort = table.concat, table.sort
 local floor, max = math.floor, math.max
 
 local zklock = {
-    --- The version of both the Lua side and the C side.
-    VERSION = "0.1.0",
+    --- The version, "MAJOR.MINOR.PATCH".
+    VERSION = require "zklock.version",
     --- A safe path for any key: `zklock.path(prefix, key)`; see zklock/key.lua.
     path = key_path
 }

@@ -1,9 +1,10 @@
 -- packaging: the rockspec, CMakeLists.txt and the directories name the same files. If a source is missing in one of them, it builds
--- here, but not for users.
+-- here, but not for users. And one version is named everywhere.
 
 local compat = require "spec.support.compat"
 local docstrings = require "tools.docstrings"
 local files = require "spec.support.files"
+local version = require "tools.version"
 
 -- A rockspec is a Lua chunk that assigns globals.
 local function load_rockspec(path)
@@ -25,7 +26,7 @@ local function sorted(list)
 end
 
 describe("packaging", function()
-  local path = "rockspec/zklock-scm-1.rockspec"
+  local path = version.SCM
   local rockspec = load_rockspec(path)
   local sources = {}
   for _, module in ipairs({ "zklock.core", "zklock.process" }) do
@@ -67,8 +68,59 @@ describe("packaging", function()
     assert.same(expected, listed)
   end)
 
-  it("names its rockspec after the package and its version", function()
-    assert.equal(path, ("rockspec/%s-%s.rockspec"):format(rockspec.package, rockspec.version))
+  it("names its rockspecs after the package and its version", function()
+    for _, file in ipairs({ path, version.rockspec_path(version.current()) }) do
+      local loaded = load_rockspec(file)
+      assert.equal(file, ("rockspec/%s-%s.rockspec"):format(loaded.package, loaded.version))
+    end
+  end)
+
+  it("releases the same files as the newest commit has, from the tag of the version", function()
+    local release = load_rockspec(version.rockspec_path(version.current()))
+    assert.same(rockspec.build, release.build)
+    assert.same(rockspec.dependencies, release.dependencies)
+    assert.same(rockspec.external_dependencies, release.external_dependencies)
+    assert.equal("v" .. version.current(), release.source.tag)
+  end)
+
+  it("names one version everywhere", function()
+    assert.same({}, version.problems())
+    assert.equal(version.current(), require("zklock").VERSION)
+  end)
+
+  describe("with a new version", function()
+    local directory, found
+
+    -- Runs the check in a copy, without git's list of files: the copy is a repository of its own.
+    setup(function()
+      local script = [[
+        . tools/release.sh && copy=$(mktemp -d) &&
+          copy_files "$copy" VERSION CHANGELOG.md README.md debian docs lua rockspec tools &&
+          cd "$copy" && git init --quiet && echo 99.0.0 >VERSION && echo "$copy" && lua5.4 tools/version.lua write 2>&1]]
+      local pipe = assert(io.popen("bash -c '" .. script .. "'"))
+      directory, found = pipe:read("*l"), pipe:read("*a")
+      pipe:close()
+    end)
+
+    teardown(function()
+      assert(directory:find("^/tmp/"))
+      os.execute("rm -r '" .. directory .. "'")
+    end)
+
+    it("writes the Lua file and the rockspec, and removes the rockspec of the old one", function()
+      assert.equal("99.0.0", dofile(directory .. "/lua/zklock/version.lua"))
+      assert.equal("99.0.0-1", load_rockspec(directory .. "/" .. version.rockspec_path("99.0.0")).version)
+      assert.equal("", files.read(directory .. "/" .. version.rockspec_path(version.current())))
+    end)
+
+    it("names what people have to write: both changelogs, and the names of files in pages", function()
+      local number = version.current()
+      assert.equal(table.concat({
+        "CHANGELOG.md: its newest release is " .. number .. ", not 99.0.0",
+        "debian/changelog: its newest version is " .. number .. ", not 99.0.0"
+      }, "\n"), (found:gsub("[^\n]*: names [^\n]*\n", ""):gsub("\n$", "")))
+      assert.truthy(found:find("docs/install.md: names zklock_" .. number, 1, true), found)
+    end)
   end)
 
   it("includes only files in csrc/ that exist", function()

@@ -258,7 +258,7 @@
 -- The module ----------------------------------------------------------------------------------------------------------
 
 ---@class zklock
----@field VERSION string
+---@field VERSION string "MAJOR.MINOR.PATCH"
 local zklock = {}
 
 --- Opens a client: one session with ZooKeeper, maintained in the background and replaced when it expires.

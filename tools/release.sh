@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+#
+# What a release consists of, made from the files of this directory that git has or could add: changes that are not committed are
+# part of it. To be sourced from the project's directory.
+
+# copy_files DIRECTORY [PATH…]: the files, or those of these paths.
+copy_files() {
+    mkdir -p "$1" &&
+        git ls-files -z --cached --others --exclude-standard -- "${@:2}" |
+        while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
+            tar --null --files-from=- -cf - | tar -xf - -C "$1"
+}
+
+# copy_repository DIRECTORY: a repository with the files, and with the tag of the release.
+copy_repository() {
+    copy_files "$1" . && (
+        cd "$1" && git init --quiet && git add --all &&
+            git -c user.name=zklock -c user.email=zklock@localhost commit --quiet --message="Release" &&
+            git tag "v$(cat VERSION)"
+    )
+}
+
+# pack_rock DIRECTORY: the source rock, as it is for luarocks.org. git takes a copy of this directory for the repository that the
+# rockspec names.
+pack_rock() {
+    local version url rockspec
+    version=$(cat VERSION)
+    rockspec=$PWD/rockspec/zklock-$version-1.rockspec
+    url=$(sed -n 's/^  url = "git+\(.*\)",$/\1/p' "$rockspec")
+    [ -n "$url" ] && copy_repository "$1/origin" || return
+    printf '[url "file://%s"]\n    insteadOf = %s\n' "$1/origin" "$url" >"$1/gitconfig"
+    (cd "$1" && HOME=$1 GIT_CONFIG_GLOBAL=$1/gitconfig luarocks pack "$rockspec") && [ -s "$1/zklock-$version-1.src.rock" ]
+}

@@ -1,0 +1,124 @@
+--- The version of zklock: the file VERSION has it, and every other place agrees with it.
+--
+--   lua5.4 tools/version.lua           names each place that disagrees, and exits with 1 if there is one
+--   lua5.4 tools/version.lua write     writes the files that are made from VERSION, and then checks
+--
+-- A release begins with an edit of VERSION and with `write`. The two changelogs are written by people: a check says what they lack.
+
+local docstrings = require "tools.docstrings"
+
+local read_file = docstrings.read_file
+local version = {}
+
+--- The rockspec of the newest commit, from which the rockspec of a release is made.
+version.SCM = "rockspec/zklock-scm-1.rockspec"
+
+--- Returns the version that the file VERSION has: "MAJOR.MINOR.PATCH".
+function version.current()
+    local number = read_file("VERSION"):match "^(%d+%.%d+%.%d+)\n$"
+    return number or error("VERSION: a line such as 1.2.3 is expected", 0)
+end
+
+--- Returns the path of a release's rockspec.
+function version.rockspec_path(number)
+    return ("rockspec/zklock-%s-1.rockspec"):format(number)
+end
+
+--- Returns the rockspec of a release: that of the newest commit, with a version and the tag that the sources are taken from.
+local function release_rockspec(number)
+    local text, versions, urls = read_file(version.SCM), nil, nil
+    text, versions = text:gsub('\nversion = "scm%-1"\n', ('\nversion = "%s-1"\n'):format(number))
+    text, urls = text:gsub("(\n  url = [^\n]*\n)", ('%%1  tag = "v%s",\n'):format(number), 1)
+    assert(versions == 1 and urls == 1, version.SCM .. ": a line with the version and one with the URL are expected")
+    return "-- Made from zklock-scm-1.rockspec by tools/version.lua.\n" .. text
+end
+
+--- Returns the files that are made from VERSION: path and content.
+local function made(number)
+    return {
+        ["lua/zklock/version.lua"] =
+            ("--- version: the version of zklock. tools/version.lua writes this file from the file VERSION.\nreturn %q\n"):format(number),
+        [version.rockspec_path(number)] = release_rockspec(number)
+    }
+end
+
+--- Returns the files of a kind that are in git or could be added to it.
+local function files_like(...)
+    local list = {}
+    local pipe = assert(io.popen("git ls-files --cached --others --exclude-standard -- '" .. table.concat({ ... }, "' '") .. "'"))
+    for path in pipe:lines() do
+        list[#list + 1] = path
+    end
+    assert(pipe:close(), "git ls-files fails")
+    return list
+end
+
+--- Returns the content of a file, or "" if there is none.
+local function content(path)
+    local file = io.open(path, "rb")
+    local text = file and file:read "*a" or ""
+    if file then
+        file:close()
+    end
+    return text
+end
+
+--- Returns a line for each place that disagrees with VERSION.
+-- @treturn table list of strings; empty if all agree
+function version.problems()
+    local number = version.current()
+    local problems = {}
+    local function expect(condition, ...)
+        if not condition then
+            problems[#problems + 1] = table.concat { ... }
+        end
+    end
+    for path, text in pairs(made(number)) do
+        expect(content(path) == text, path, ": is not what VERSION and ", version.SCM, " give; run lua5.4 tools/version.lua write")
+    end
+    for _, path in ipairs(files_like "rockspec/*") do
+        expect(path == version.SCM or path == version.rockspec_path(number), path, ": is of another version")
+    end
+    -- The newest release that the changelog describes, whether or not there are changes since then.
+    local newest = content "CHANGELOG.md":match "\n## %[(%d[^%]]*)%]"
+    expect(newest == number, "CHANGELOG.md: its newest release is ", tostring(newest), ", not ", number)
+    local packaged = content "debian/changelog":match "^zklock %((%d+%.%d+%.%d+)%-%d[^)]*%)"
+    expect(packaged == number, "debian/changelog: its newest version is ", tostring(packaged), ", not ", number)
+    -- Names of files in commands of the pages.
+    for _, path in ipairs(files_like("README*.md", "docs/*.md")) do
+        for name, other in content(path):gmatch "(zklock[-_=]v?)(%d+%.%d+%.%d+)" do
+            expect(other == number, path, ": names ", name, other)
+        end
+    end
+    table.sort(problems)
+    return problems
+end
+
+--- Writes the files that are made from VERSION, and removes the rockspecs of other releases.
+function version.write()
+    local number = version.current()
+    for _, path in ipairs(files_like "rockspec/*") do
+        if path ~= version.SCM and path ~= version.rockspec_path(number) then
+            os.remove(path)
+        end
+    end
+    for path, text in pairs(made(number)) do
+        local file = assert(io.open(path, "wb"))
+        assert(file:write(text))
+        assert(file:close())
+    end
+end
+
+-- As a program; a spec requires it as a module.
+if arg and arg[0] and arg[0]:find "tools/version%.lua$" then
+    if arg[1] == "write" then
+        version.write()
+    end
+    local problems = version.problems()
+    for _, problem in ipairs(problems) do
+        io.stderr:write(problem, "\n")
+    end
+    os.exit(#problems == 0 and 0 or 1)
+end
+
+return version

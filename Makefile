@@ -15,8 +15,10 @@ BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man/man1
 LUA ?= $(patsubst lualuajit,luajit,lua$(LUA_VERSION))
 LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
+# For bash, zsh and fish, where these look for them.
+COMPLETIONS = bash-completion/completions/zklock zsh/site-functions/_zklock fish/vendor_completions.d/zklock.fish
 
-.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
+.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-install deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -36,7 +38,7 @@ test: ## all that must pass before a change lands, in minutes; ends with "N pass
 	@tools/test.sh
 
 test-all: ## the same, and all specs on real servers, all sanitizers, long campaigns, soaks: takes a night
-	@tools/setup.sh test browser
+	@tools/setup.sh test browser package
 	@tools/test.sh all
 
 check: ## tests for the files that you changed, in seconds; FILE=spec/… for one file, LUA=luajit for another Lua
@@ -69,6 +71,14 @@ test-client: ## the C unit tests with the C client rebuilt under ThreadSanitizer
 test-rock: ## install with luarocks into an empty tree, and load
 	@tools/setup.sh test
 	@tools/test.sh rock
+
+test-deb: ## build the Debian packages, and install, upgrade and remove them in a clean system
+	@tools/setup.sh package
+	@tools/test-deb.sh
+
+test-install: ## the commands of docs/install.md in clean systems of Debian and Ubuntu; ARGS=trixie for one of them
+	@tools/setup.sh package
+	@tools/test-install.sh $(ARGS)
 
 lint: ## formatters, analysers, and warnings of two compilers
 	@tools/setup.sh lint
@@ -150,18 +160,30 @@ docs: ## the reference, build/docs/index.html; checks the links of all pages
 	@tools/setup.sh docs
 	@tools/docs.sh
 
+deb: ## the Debian packages lua-zklock and zklock: build/deb/*.deb
+	@tools/setup.sh package
+	@tools/deb.sh
+
+sbom: ## all components that zklock is linked with or loads, and their licences, as CycloneDX: build/sbom.json
+	@tools/setup.sh build
+	@tools/build.sh 5.4
+	@lua5.4 tools/sbom.lua build/sbom.json build/5.4/zklock/core.so build/5.4/zklock/process.so
+
 install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
-	@tools/build.sh $(LUA_VERSION)
+	@tools/build.sh $(LUA_VERSION)-release
 	install -d $(DESTDIR)$(LIBDIR)/zklock
-	install -m 755 build/$(LUA_VERSION)/zklock/core.so $(DESTDIR)$(LIBDIR)/zklock/core.so
-	install -m 755 build/$(LUA_VERSION)/zklock/process.so $(DESTDIR)$(LIBDIR)/zklock/process.so
+	install -m 755 build/$(LUA_VERSION)-release/zklock/core.so $(DESTDIR)$(LIBDIR)/zklock/core.so
+	install -m 755 build/$(LUA_VERSION)-release/zklock/process.so $(DESTDIR)$(LIBDIR)/zklock/process.so
 	cd lua && find . -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(LUADIR))/{} \;
 	install -d $(DESTDIR)$(BINDIR)
 	tools/command.sh $(LUA) $(LUADIR) $(LIBDIR) >$(DESTDIR)$(BINDIR)/zklock
 	chmod 755 $(DESTDIR)$(BINDIR)/zklock
-	install -d $(DESTDIR)$(MANDIR)
-	LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/$(LUA_VERSION)/?.so;;' \
-	    $(LUA) tools/manpages.lua $(DESTDIR)$(MANDIR) $(LUA) lua/zklock/cli/main.lua
+	install -d $(DESTDIR)$(MANDIR) $(addprefix $(DESTDIR)$(PREFIX)/share/,$(dir $(COMPLETIONS)))
+	export LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/$(LUA_VERSION)-release/?.so;;'; set -e; \
+	$(LUA) tools/manpages.lua $(DESTDIR)$(MANDIR) $(LUA) lua/zklock/cli/main.lua; \
+	set -- bash zsh fish; for file in $(COMPLETIONS); do \
+	    $(LUA) lua/zklock/cli/main.lua completion $$1 >$(DESTDIR)$(PREFIX)/share/$$file; shift; \
+	done
 
 clean: ## remove build/
 	rm -rf build csrc/*/*.o zklock/core.so

@@ -3,6 +3,7 @@
 # Builds variants, each in build/<variant>:
 #
 #   5.1 5.2 5.3 5.4 luajit    the Lua module, as released
+#   <lua>-release             the same, for `make install`: a warning of the compiler is no error
 #   <lua>-asan                the Lua module with address and undefined-behaviour sanitizers, by gcc: its libasan can be
 #                             preloaded into an interpreter that is not instrumented
 #   <lua>-coverage            the Lua module, counting lines
@@ -41,6 +42,7 @@ build() {
     esac
     case $kind in
     '') ;;
+    release) options+=(-DZKLOCK_WERROR=OFF) ;;
     asan) options+=(-DZKLOCK_SANITIZE=address -DCMAKE_C_COMPILER=gcc) ;;
     tsan) options+=(-DZKLOCK_SANITIZE=thread) ;;
     coverage) options+=(-DZKLOCK_COVERAGE=ON -DCMAKE_C_COMPILER=gcc) ;;

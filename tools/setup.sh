@@ -7,6 +7,7 @@
 #   lint    the checkers            fuzz    the fuzzers
 #   docs    the reference               demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
 #   browser what drives chromium against the live view, for its tests and pictures
+#   package the Debian packages, their checks, and clean systems in which they are installed
 #
 # Asks dpkg once and ends if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it may not, it
 # lists the missing packages and exits with 1. RUNLEVEL=1 keeps packages such as redis-server from starting their services where the
@@ -19,10 +20,8 @@ set -eu
 
 build=(build-essential cmake pkg-config libzookeeper-st-dev)
 one_lua=(lua5.4 liblua5.4-dev)
-all_luas=(
-    lua5.1 lua5.2 lua5.3 lua5.4 luajit2
-    liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev libluajit2-5.1-dev
-)
+luas=(lua5.1 lua5.2 lua5.3 lua5.4 liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev)
+all_luas=("${luas[@]}" luajit2 libluajit2-5.1-dev)
 # Only the server's classes: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
 server=(libzookeeper-java default-jre-headless procps lua-socket)
 # The command needs them at run time.
@@ -49,6 +48,7 @@ specs=(
 )
 # npm installs the driver. The pictures show Chinese characters.
 drivers=(chromium nodejs npm fonts-wqy-microhei)
+packagers=(debhelper dpkg-dev fakeroot git lintian luarocks mmdebstrap)
 rivals=(
     lua-luv valgrind strace gnuplot-nox luajit2 libluajit2-5.1-dev
     default-jdk-headless libcurator-recipes-java
@@ -68,6 +68,7 @@ packages_for() {
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;
     docs) printf '%s\n' "${one_lua[@]}" "${reference[@]}" ;;
+    package) printf '%s\n' "${build[@]}" "${luas[@]}" "${command[@]}" "${packagers[@]}" ;;
     browser) printf '%s\n' "${drivers[@]}" ;;
     *) echo "tools/setup.sh: no such purpose: $1" >&2 && return 2 ;;
     esac

@@ -14,6 +14,7 @@
 #   c           the C unit tests under sanitizers
 #   fuzz        each fuzzer for some seconds
 #   rock        luarocks
+#   package     the source rock of the release, and the Debian package in a clean system
 #   real        all specs on real servers: Lua 5.1 to 5.4 and LuaJIT, sanitizers, valgrind
 #   long        longer campaigns of every size, more seeds, more fuzzing, clang's analyser, ThreadSanitizer inside the C client, the
 #               live view in a browser
@@ -76,7 +77,7 @@ builds_for() {
     lint) echo 5.1 5.4 luajit c clang ;;
     campaign) echo 5.4 luajit ;;
     long) echo 5.4 luajit c c-asan fuzz clang ;;
-    rock) ;;
+    rock | package) ;;
     *) echo "tools/test.sh: no such group: $1" >&2 && return 2 ;;
     esac
 }
@@ -205,6 +206,12 @@ suites_rock() {
     suite "luarocks make and require" ours 300 'tools/test-rock.sh'
 }
 
+# Needs Debian's archive.
+suites_package() {
+    suite "the source rock, on every Lua" ours 900 'nice -n 5 tools/test-rock.sh packed'
+    suite "the Debian package in a clean system" ours 1800 'nice -n 5 tools/test-deb.sh'
+}
+
 # Kinds of faults that take minutes to occur.
 suites_long() {
     local lua
@@ -261,7 +268,7 @@ must=(lint virtual contract campaign sim c fuzz rock)
 for group; do
     case $group in
     must) set -- "$@" "${must[@]}" ;;
-    all) set -- "$@" "${must[@]}" real long nginx-asan ;;
+    all) set -- "$@" "${must[@]}" real long nginx-asan package ;;
     *) set -- "$@" "$group" ;;
     esac
     shift
@@ -277,7 +284,7 @@ fi
 # After a failed build the suites would fail for that reason only.
 if [ -z "$variants" ] || well; then
     lane "$slots" contract campaign c real nginx-asan
-    lane "$(nproc)" sim virtual lint fuzz rock long
+    lane "$(nproc)" sim virtual lint fuzz rock long package
     wait
 fi
 

@@ -26,18 +26,19 @@ end
 
 --- Returns the rockspec of a release: that of the newest commit, with a version and the tag that the sources are taken from.
 local function release_rockspec(number)
-    local text, versions, urls = read_file(version.SCM), nil, nil
-    text, versions = text:gsub('\nversion = "scm%-1"\n', ('\nversion = "%s-1"\n'):format(number))
-    text, urls = text:gsub("(\n  url = [^\n]*\n)", ('%%1  tag = "v%s",\n'):format(number), 1)
+    local text, versions = read_file(version.SCM):gsub('\nversion = "scm%-1"\n', ('\nversion = "%s-1"\n'):format(number))
+    local whole, urls = text:gsub("(\n  url = [^\n]*\n)", ('%%1  tag = "v%s",\n'):format(number), 1)
     assert(versions == 1 and urls == 1, version.SCM .. ": a line with the version and one with the URL are expected")
-    return "-- Made from zklock-scm-1.rockspec by tools/version.lua.\n" .. text
+    return "-- Made from zklock-scm-1.rockspec by tools/version.lua.\n" .. whole
 end
 
 --- Returns the files that are made from VERSION: path and content.
 local function made(number)
     return {
-        ["lua/zklock/version.lua"] =
-            ("--- version: the version of zklock. tools/version.lua writes this file from the file VERSION.\nreturn %q\n"):format(number),
+        ["lua/zklock/version.lua"] = table.concat({
+            "--- version: the version of zklock. tools/version.lua writes this file from the file VERSION.",
+            ("return %q\n"):format(number)
+        }, "\n"),
         [version.rockspec_path(number)] = release_rockspec(number)
     }
 end

@@ -12,6 +12,11 @@
 
 #include <zookeeper/zookeeper.h>
 
+/* Ubuntu 22.04 has 3.4, where container nodes and more are missing. */
+#ifndef ZOO_VERSION
+#error "zklock needs the ZooKeeper C client 3.7 or later; this one is older than 3.6"
+#endif
+
 /* --- instants ------------------------------------------------------------------------------------------------------ */
 
 /* Instants and durations are nanoseconds. */

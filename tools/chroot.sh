@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+#
+# Clean systems of Debian and Ubuntu, in which packages are installed as a user would. To be sourced from the project's directory by
+# scripts that run as root. Needs the archive of the distribution, on the first use of a system.
+#
+# build/chroot/SUITE.tar keeps the clean system; a copy is used once.
+
+chroots=$PWD/build/chroot
+
+# mirror_of SUITE: its package source. Debian has no keys of Ubuntu's archive, so that its signatures are not checked: these systems
+# run tests only.
+mirror_of() {
+    case $1 in
+    bookworm | trixie) echo "deb http://deb.debian.org/debian $1 main" ;;
+    jammy | noble) echo "deb [trusted=yes] http://archive.ubuntu.com/ubuntu $1 main universe" ;;
+    *) echo "no such suite: $1 (bookworm, trixie, jammy or noble)" >&2 && return 2 ;;
+    esac
+}
+
+# make_chroot SUITE DIRECTORY: a new clean system in DIRECTORY, which must not exist.
+make_chroot() {
+    local suite=$1 directory=$2 mirror
+    mirror=$(mirror_of "$suite") || return
+    if [ ! -s "$chroots/$suite.tar" ]; then
+        mkdir -p "$chroots"
+        rm -f "$chroots/$suite.new.tar"
+        mmdebstrap --variant=apt --quiet "$suite" "$chroots/$suite.new.tar" "$mirror" &&
+            mv "$chroots/$suite.new.tar" "$chroots/$suite.tar" || return
+    fi
+    mkdir -p "$directory"
+    tar -xf "$chroots/$suite.tar" -C "$directory" --exclude='./dev/*' || return
+    cp /etc/resolv.conf "$directory/etc/resolv.conf"
+    # A process of a package that is installed must not start a service.
+    printf '#!/bin/sh\nexit 101\n' >"$directory/usr/sbin/policy-rc.d"
+    chmod 755 "$directory/usr/sbin/policy-rc.d"
+    in_chroot "$directory" apt-get -qq update
+}
+
+# in_chroot DIRECTORY COMMAND…: with /proc and /dev in a mount namespace of their own, so that nothing stays mounted.
+in_chroot() {
+    local directory=$1
+    shift
+    # shellcheck disable=SC2016 # for the other shell
+    unshare --mount --pid --fork --kill-child -- sh -c '
+        directory=$1 && shift &&
+            mount -t proc proc "$directory/proc" && mount --rbind /dev "$directory/dev" &&
+            exec chroot "$directory" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+                DEBIAN_FRONTEND=noninteractive "$@"' sh "$directory" "$@" </dev/null
+}

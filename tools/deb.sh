@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+#
+# Builds the Debian packages lua-zklock and zklock, and their source package, from the files of this directory that git has or could
+# add. Lintian checks them: what it finds is an error. The packages are for the Debian or Ubuntu that this runs on.
+#
+# The result is build/deb/*.deb.
+#
+# Usage: tools/deb.sh [--no-lintian]
+
+set -eu
+cd "$(dirname "$0")/.."
+
+# shellcheck source=tools/release.sh
+. tools/release.sh
+
+version=$(cat VERSION)
+output=$PWD/build/deb
+source=$output/zklock-$version
+
+rm -rf "$output"
+copy_files "$source" .
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" --exclude="zklock-$version/debian" \
+    -C "$output" -czf "$output/zklock_$version.orig.tar.gz" "zklock-$version"
+
+log=$output/build.log
+if ! (cd "$source" && dpkg-buildpackage --no-sign --build=full --jobs="$(nproc)") >"$log" 2>&1; then
+    cat "$log" >&2
+    echo "tools/deb.sh: the packages could not be built" >&2
+    exit 1
+fi
+[ "${1:-}" = --no-lintian ] ||
+    lintian --allow-root --display-info --pedantic --fail-on=error,warning,info,pedantic "$output"/zklock_"$version"-*.changes
+rm -r "$source"
+printf '%s\n' "$output"/*.deb

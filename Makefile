@@ -161,7 +161,7 @@ docs: ## the reference, build/docs/index.html; checks the links of all pages
 	@tools/docs.sh
 
 deb: ## the Debian packages lua-zklock and zklock: build/deb/*.deb
-	@tools/setup.sh package
+	@tools/setup.sh deb
 	@tools/deb.sh
 
 sbom: ## all components that zklock is linked with or loads, and their licences, as CycloneDX: build/sbom.json

@@ -33,6 +33,8 @@ make_chroot() {
     # A process of a package that is installed must not start a service.
     printf '#!/bin/sh\nexit 101\n' >"$directory/usr/sbin/policy-rc.d"
     chmod 755 "$directory/usr/sbin/policy-rc.d"
+    # What is lost if the machine crashes is made again.
+    echo force-unsafe-io >"$directory/etc/dpkg/dpkg.cfg.d/unsafe-io"
     in_chroot "$directory" apt-get -qq update
 }
 

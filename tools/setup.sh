@@ -7,7 +7,7 @@
 #   lint    the checkers            fuzz    the fuzzers
 #   docs    the reference               demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
 #   browser what drives chromium against the live view, for its tests and pictures
-#   package the Debian packages, their checks, and clean systems in which they are installed
+#   deb     the Debian packages       package the same, and clean systems in which they are installed
 #
 # Asks dpkg once and ends if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it may not, it
 # lists the missing packages and exits with 1. RUNLEVEL=1 keeps packages such as redis-server from starting their services where the
@@ -48,7 +48,7 @@ specs=(
 )
 # npm installs the driver. The pictures show Chinese characters.
 drivers=(chromium nodejs npm fonts-wqy-microhei)
-packagers=(debhelper dpkg-dev fakeroot git lintian luarocks mmdebstrap)
+packagers=(debhelper dpkg-dev git lintian)
 rivals=(
     lua-luv valgrind strace gnuplot-nox luajit2 libluajit2-5.1-dev
     default-jdk-headless libcurator-recipes-java
@@ -68,7 +68,8 @@ packages_for() {
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;
     docs) printf '%s\n' "${one_lua[@]}" "${reference[@]}" ;;
-    package) printf '%s\n' "${build[@]}" "${luas[@]}" "${command[@]}" "${packagers[@]}" ;;
+    deb) printf '%s\n' "${build[@]}" "${luas[@]}" "${command[@]}" "${packagers[@]}" ;;
+    package) packages_for deb && printf '%s\n' luarocks mmdebstrap ;;
     browser) printf '%s\n' "${drivers[@]}" ;;
     *) echo "tools/setup.sh: no such purpose: $1" >&2 && return 2 ;;
     esac

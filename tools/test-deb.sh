@@ -102,6 +102,10 @@ has_pages() {
     done
 }
 
+hardened() {
+    find "$system/usr/lib" -path '*/zklock/*.so' -exec tools/hardening.sh {} +
+}
+
 # The system's files, without what apt and dpkg write about themselves.
 list_files() {
     (cd "$system" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./root -o -path ./tmp -o -path ./var/cache \
@@ -124,6 +128,7 @@ check "the command is installed, and both replace older packages" roll_back
 check "an upgrade leaves no file of the older version" upgrade
 check "every Lua loads the modules, and the command runs" works
 check "man pages, completions, documentation" has_pages
+check "the modules are hardened" hardened
 check "a rollback" roll_back
 check "an upgrade again" upgrade
 check "they work again" works

@@ -14,6 +14,8 @@ local ADAPTERS = { name = "zklock.adapters", kind = "module", files = { "lua/zkl
 local PAGES = {
     ["README.md"] = "README.md",
     ["examples/README.md"] = "examples.md",
+    ["docs/install.md"] = "install.md",
+    ["docs/upgrading.md"] = "upgrading.md",
     ["docs/loops.md"] = "loops.md",
     ["docs/design.md"] = "design.md",
     ["docs/glossary.md"] = "glossary.md",

@@ -119,7 +119,7 @@ leaves_nothing() {
 
 [ "$(id -u)" = 0 ] || { echo "tools/test-deb.sh: a clean system can be made by root only" >&2 && exit 1; }
 rm -rf "$system"
-[ "${1:-}" = --built ] || check "the packages can be built, and lintian finds nothing" tools/deb.sh
+[ "${1:-}" = --built ] || check "the packages can be built, and lintian finds nothing" tools/deb.sh --strict
 check "a clean system of $suite" prepare
 list_files >"$system/root/before"
 check "an older version" older_packages

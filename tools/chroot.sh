@@ -46,6 +46,6 @@ in_chroot() {
     unshare --mount --pid --fork --kill-child -- sh -c '
         directory=$1 && shift &&
             mount -t proc proc "$directory/proc" && mount --rbind /dev "$directory/dev" &&
-            exec chroot "$directory" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+            exec chroot "$directory" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LC_ALL=C.UTF-8 \
                 DEBIAN_FRONTEND=noninteractive "$@"' sh "$directory" "$@" </dev/null
 }

@@ -8,7 +8,8 @@
 #
 # Needs root, and the archives of the distributions. Ends with `N passed, N failed`.
 #
-# Usage: tools/test-install.sh [SUITE…]       SUITE: bookworm trixie noble jammy (all)
+# Usage: tools/test-install.sh [--only WORD] [SUITE…]     SUITE: bookworm trixie noble jammy (all)
+#                                                         WORD: only the sections with this word in the heading
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -98,6 +99,8 @@ run_block() {
 }
 
 [ "$(id -u)" = 0 ] || { echo "tools/test-install.sh: a clean system can be made by root only" >&2 && exit 1; }
+only=
+[ "${1:-}" != --only ] || { only=$2 && shift 2; }
 suites=$*
 suites=${suites:-bookworm trixie noble jammy}
 rm -rf "$work"
@@ -111,6 +114,7 @@ for suite in $suites; do
     for script in "$work"/*.sh; do
         { read -r words && read -r heading; } <"${script%.sh}.about"
         case " $words " in *" $suite "*) ;; *) continue ;; esac
+        case $heading in *"$only"*) ;; *) continue ;; esac
         what=
         for word in $words; do
             case $word in bookworm | trixie | noble | jammy) ;; *) what="$what $word" ;; esac

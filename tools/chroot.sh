@@ -7,24 +7,28 @@
 
 chroots=$PWD/build/chroot
 
-# mirror_of SUITE: its package source. Debian has no keys of Ubuntu's archive, so that its signatures are not checked: these systems
+# options_for SUITE: mmdebstrap's. Debian has no keys of Ubuntu's archive, so that its signatures are not checked: these systems
 # run tests only.
-mirror_of() {
+options_for() {
     case $1 in
-    bookworm | trixie) echo "deb http://deb.debian.org/debian $1 main" ;;
-    jammy | noble) echo "deb [trusted=yes] http://archive.ubuntu.com/ubuntu $1 main universe" ;;
+    bookworm | trixie) echo --components=main ;;
+    jammy | noble)
+        printf '%s\n' --components=main,universe --aptopt='Acquire::AllowInsecureRepositories "true"' \
+            --aptopt='APT::Get::AllowUnauthenticated "true"'
+        ;;
     *) echo "no such suite: $1 (bookworm, trixie, jammy or noble)" >&2 && return 2 ;;
     esac
 }
 
 # make_chroot SUITE DIRECTORY: a new clean system in DIRECTORY, which must not exist.
 make_chroot() {
-    local suite=$1 directory=$2 mirror
-    mirror=$(mirror_of "$suite") || return
+    local suite=$1 directory=$2 known options
+    known=$(options_for "$suite") || return
+    mapfile -t options <<<"$known"
     if [ ! -s "$chroots/$suite.tar" ]; then
         mkdir -p "$chroots"
         rm -f "$chroots/$suite.new.tar"
-        mmdebstrap --variant=apt --quiet "$suite" "$chroots/$suite.new.tar" "$mirror" &&
+        mmdebstrap --variant=apt --quiet "${options[@]}" "$suite" "$chroots/$suite.new.tar" &&
             mv "$chroots/$suite.new.tar" "$chroots/$suite.tar" || return
     fi
     mkdir -p "$directory"

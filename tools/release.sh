@@ -20,7 +20,7 @@ copy_repository() {
     )
 }
 
-# pack_rock DIRECTORY: the source rock, as it is for luarocks.org. git takes a copy of this directory for the repository that the
+# pack_rock DIRECTORY: the source rock, as it is published. git takes a copy of this directory for the repository that the
 # rockspec names.
 pack_rock() {
     local version url rockspec

@@ -4,7 +4,7 @@
 #
 # A block of commands is tested if a comment is before it: <!-- test-install: SUITE… WHAT… -->. It is run in the directory of a clone.
 # WHAT is a Lua (5.1 to 5.4, luajit), `zklock` for the command, or `refused`: the block fails, and says which C client zklock needs.
-# LuaRocks finds zklock in a directory in place of luarocks.org, and the rocks for the command as Debian packages.
+# LuaRocks finds zklock in a directory in place of the rocks server, and the rocks for the command as Debian packages.
 #
 # Needs root, and the archives of the distributions. Ends with `N passed, N failed`.
 #

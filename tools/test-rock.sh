@@ -3,7 +3,7 @@
 # Installs the rock as a user would, with only luarocks and a C compiler, into an empty tree; loads it from there, away from the
 # sources; and removes it again. For Lua 5.4, for 5.1, and for LuaJIT, which uses 5.1's rocks.
 #
-# With `packed`: packs the source rock of the release, as for luarocks.org, and installs that file, for Lua 5.1 to 5.4 and LuaJIT.
+# With `packed`: packs the source rock of the release, as it is published, and installs that file, for Lua 5.1 to 5.4 and LuaJIT.
 # The tag that the rockspec names is one of a local repository with the files of this directory.
 #
 # Ends with `N passed, N failed`.

@@ -156,7 +156,7 @@ examples: ## run the programs of examples/, one after the other; ARGS=… names 
 	@tools/build.sh 5.4
 	@tools/examples.sh $(ARGS)
 
-docs: ## the reference, build/docs/index.html; checks the links of all pages
+docs: ## the site, build/site/index.html; checks the links of all pages
 	@tools/setup.sh docs
 	@tools/docs.sh
 

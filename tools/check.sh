@@ -141,7 +141,7 @@ sort_out() {
     examples/stock/*) demo=yes ;;
     examples/command/*) contracts+=(spec/contract/command_guides_spec.lua) ;;
     docs/guides.md) contracts+=(spec/contract/command_guides_spec.lua) ;;&
-    README.md) contracts+=(spec/contract/command_readme_spec.lua) ;;&
+    README.md | docs/tutorial.md) contracts+=(spec/contract/command_tutorial_spec.lua) ;;&
     examples/*.lua)
         # Files without a spec are shared by the other examples.
         if grep -q "it(\"$name " spec/contract/examples_spec.lua; then
@@ -165,7 +165,7 @@ sort_out() {
         ;;
     VERSION | tools/version.lua | debian/* | CHANGELOG.md) contracts+=(spec/contract/packaging_spec.lua) ;;
     tools/sbom.lua) contracts+=(spec/contract/sbom_spec.lua) ;;
-    tools/docs.sh | tools/docstrings.lua | tools/reference.lua | *.md | docs/*)
+    tools/docs.sh | tools/docstrings.lua | tools/annotations.lua | tools/reference.lua | tools/site.lua | *.md | docs/*)
         documents=yes
         contracts+=(spec/contract/docs_*_spec.lua)
         ;;

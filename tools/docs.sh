@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 #
 # Checks that the targets of the documentation's links exist: of each relative link and picture in a Markdown file, of each `make`
-# target that a page names, and of each source file or function that a picture names. Then makes the reference,
-# build/docs/index.html, with LDoc, whose warnings are errors, and checks its links and pictures too.
+# target that a page names, and of each source file or function that a picture names. Then makes the site, build/site/index.html,
+# with MkDocs, and checks it: its links, and that browsers fetch nothing from other hosts.
 #
-# Usage: tools/docs.sh [STEP…]     steps: links reference (default: both)
+# Usage: tools/docs.sh [STEP…]     steps: links site (default: both)
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -50,36 +50,26 @@ step_links() {
     check_pictures
 }
 
-step_reference() {
-    local input=build/docs-input output=build/docs log=build/docs.log page target
+# Each version has a directory of its own, so that the site may have several. MkDocs's warnings are errors.
+step_site() {
+    local input=build/site-input output version log=build/site.log
+    version=$(sed -n 's/^ *VERSION = "\(.*\)",$/\1/p' lua/zklock/init.lua)
+    output=build/site/$version
     rm -rf "$input" "$output"
-    mkdir -p "$input/api" "$input/pages"
-    if ! "${LUA:-lua5.4}" tools/reference.lua "$input" || ! ldoc --fatalwarnings -c docs/config.ld . >"$log" 2>&1 ||
-        grep -v '^reading configuration from\|^changing to directory\|^output written to' "$log" >&2; then
+    mkdir -p "$input"
+    if ! "${LUA:-lua5.4}" tools/site.lua pages "$input"; then
+        complain "the pages of the site could not be made"
+    elif ! mkdocs build --strict --config-file docs/mkdocs.yml --site-dir "$PWD/$output" >"$log" 2>&1; then
         cat "$log" >&2
-        complain "the reference could not be made without a warning"
-        return
+        complain "MkDocs has failed"
+    elif "${LUA:-lua5.4}" tools/site.lua check "$output" && "${LUA:-lua5.4}" tools/site.lua versions build/site; then
+        echo build/site/index.html
+    else
+        complain "the site has faults"
     fi
-    cp -r docs/types docs/pictures docs/plots docs/*.yml docs/*.json "$output/"
-    # LDoc's column has 700 pixels, less than a picture or a line of code needs.
-    printf '#content { width: auto; max-width: 900px }\n#content img { max-width: 100%%; height: auto }\n' >>"$output/ldoc.css"
-    while read -r page; do
-        while read -r target; do
-            case $target in
-            *://* | '') continue ;;
-            '#'*)
-                grep -qF "name = \"${target#?}\"" "$page" || grep -qF "name=\"${target#?}\"" "$page" ||
-                    complain "$page: there is no $target"
-                continue
-                ;;
-            esac
-            [ -e "$(dirname "$page")/${target%%#*}" ] || complain "$page: there is no $target"
-        done < <(grep -oE ' (href|src)="[^"]*"' "$page" | sed 's/^[^"]*"//; s/"$//' | sort -u)
-    done < <(find "$output" -name '*.html')
-    [ $bad != 0 ] || echo "$output/index.html"
 }
 
-[ $# -gt 0 ] || set -- links reference
+[ $# -gt 0 ] || set -- links site
 for step; do
     "step_$step" || exit 2
 done

@@ -1,58 +1,68 @@
--- Writes the input of LDoc for docs/config.ld: the public functions with their docstrings, a file for each class, and the Markdown
--- pages with their links adapted to LDoc's output. Things that LDoc does not support are handled here: classes whose methods are
--- in two files or share one, private names, and lists without a blank line before them.
+--- reference: writes the reference of classes and modules in Markdown, from the docstrings of the sources and the annotations.
 --
--- Usage: lua tools/reference.lua DIRECTORY        (which has the folders api and pages)
+-- For tools/site.lua. A page of docs/ has a line `<!-- reference: NAME… -->` where the text belongs: names of docstrings.PUBLIC,
+-- "Client/Nodes" for one section of a class, or "adapters". The text of a function says how it is called, whether it waits, its
+-- arguments, options with defaults, results, codes, errors, and an example: the first line of the page's code that calls it.
 
+local annotations = dofile("tools/annotations.lua")
 local docstrings = dofile("tools/docstrings.lua")
 
-local directory = assert(arg[1], "usage: lua tools/reference.lua DIRECTORY")
+local reference = {}
 
-local ADAPTERS = { name = "zklock.adapters", kind = "module", files = { "lua/zklock/adapters.lua" } }
-
---- Markdown page -> its name in the reference.
-local PAGES = {
-    ["README.md"] = "README.md",
-    ["examples/README.md"] = "examples.md",
-    ["docs/install.md"] = "install.md",
-    ["docs/upgrading.md"] = "upgrading.md",
-    ["docs/loops.md"] = "loops.md",
-    ["docs/design.md"] = "design.md",
-    ["docs/glossary.md"] = "glossary.md",
-    ["docs/openresty.md"] = "openresty.md",
-    ["docs/neighbours.md"] = "neighbours.md",
-    ["docs/security.md"] = "security.md",
-    ["docs/fencing.md"] = "fencing.md",
-    ["docs/performance.md"] = "performance.md",
-    ["docs/metrics.md"] = "metrics.md",
-    ["docs/live-view.md"] = "live-view.md",
-    ["docs/command.md"] = "command.md",
-    ["docs/guides.md"] = "guides.md",
-    ["docs/reliability.md"] = "reliability.md",
-    ["docs/contributing.md"] = "contributing.md"
+local META = annotations.read(docstrings.read_file("docs/types/library/zklock.lua"))
+local ADAPTERS = { name = "adapters", kind = "text", files = { "lua/zklock/adapters.lua" } }
+local METAMETHODS = {
+    __close = "`local x <close> = …` of Lua 5.4",
+    __tostring = "`tostring`"
 }
 
-local function write(path, text)
-    local file = assert(io.open(path, "wb"))
-    assert(file:write(text))
-    file:close()
+--- Returns the entries by name: those of docstrings.PUBLIC, and the adapters, which are a text without functions.
+function reference.entries()
+    local entries = { adapters = ADAPTERS }
+    for _, entry in ipairs(docstrings.PUBLIC) do
+        entries[entry.name] = entry
+        for _, section in pairs(entry.sections or {}) do
+            entries[entry.name .. "/" .. section] = { name = entry.name, kind = entry.kind, files = entry.files,
+                sections = entry.sections, only = section }
+        end
+    end
+    return entries
 end
 
---- Running text for LDoc: "Lock:acquire" becomes a reference, text in quotes becomes code (Markdown would make the quotes round),
--- and "<" begins no HTML. Text between backticks is left alone.
-local function running(text)
+--- "Lock", "acquire" -> "lock-acquire"
+local function anchor(class, name)
+    return (class .. "-" .. name):lower()
+end
+
+-- Text ------------------------------------------------------------------------------------------------------------------
+
+--- Running text of a docstring as Markdown: the names of functions are links, words in quotes are code, and "<" begins no HTML.
+-- Text between backticks is left alone. `link` returns the target for a class and a function, or nil.
+local function running(text, link)
+    local function linked(class, separator, name)
+        local target = link(class, name)
+        return target and ("[`%s%s%s`](%s)"):format(class:lower(), separator, name, target)
+    end
     return (("`" .. text .. "`"):gsub("`([^`]*)`", function(part)
-        part = part:gsub('"[^"\n]*"', "`%0`"):gsub("%f[%w](%u%w+:%l[%w_]*)", "`%1`")
-        return "`" .. part:gsub("<", "&lt;") .. "`"
+        part = part:gsub("<", "&lt;"):gsub('"[^"\n]*"', "`%0`")
+        part = part:gsub("%f[%w](%u%w+)(:)(%l[%w_]*)", linked):gsub("%f[%w](zklock)(%.)(%l[%w_]*)%f[^%w_]", linked)
+        return "`" .. part .. "`"
     end):sub(2, -2))
 end
 
---- Lists begin after a blank line and at the margin. Lines that are indented further are code, and are left alone.
-local function markdown(lines)
-    local written, text, in_list = {}, {}, false
+--- The lines of a docstring as Markdown: lists are at the margin, and lines that are indented further are code.
+local function markdown(lines, link)
+    local written, text, code, in_list = {}, {}, nil, false
     local function flush()
-        written[#written + 1] = text[1] and running(table.concat(text, "\n"))
-        text = {}
+        if code then
+            while code[#code] == "" do
+                code[#code] = nil
+            end
+            written[#written + 1] = "\n```lua\n" .. table.concat(code, "\n") .. "\n```\n"
+        elseif text[1] then
+            written[#written + 1] = running(table.concat(text, "\n"), link)
+        end
+        text, code = {}, nil
     end
     for _, line in ipairs(lines) do
         local item = line:find("^  %* ")
@@ -60,54 +70,188 @@ local function markdown(lines)
             text[#text + 1] = ""
         end
         in_list = item ~= nil or in_list and line:find("^   ") ~= nil
-        if in_list or not line:find("^    ") then
-            text[#text + 1] = in_list and line:sub(3) or line
+        if not in_list and (line:find("^    ") or code and line == "") then
+            if not code then
+                flush()
+                code = {}
+            end
+            code[#code + 1] = line:sub(5)
         else
-            flush()
-            written[#written + 1] = line
+            if code then
+                flush()
+            end
+            text[#text + 1] = in_list and line:sub(3) or line
         end
     end
     flush()
-    return table.concat(written, "\n")
+    return (table.concat(written, "\n"):gsub("\n\n\n+", "\n\n"))
 end
 
-local function comment(text)
-    return "-- " .. text:gsub("\n", "\n-- "):gsub(" +\n", "\n")
+--- A text in one line, for a table's cell.
+local function cell(text, link)
+    return (running((text:gsub("%s*\n%s*", " ")), link):gsub("|", "\\|"))
 end
 
---- "client: one session" -> "One session".
-local function heading(lines)
-    local copy = {}
-    for index, line in ipairs(lines) do
-        copy[index] = line
+--- "zklock.Client|string|nil" -> "`Client`, `string`, `nil`"
+local function types(text)
+    local words = {}
+    for word in text:gsub("zklock%.", ""):gmatch("[^|]+") do
+        words[#words + 1] = "`" .. word .. "`"
     end
-    copy[1] = copy[1]:gsub("^[%w.]+: *", ""):gsub("^%l", string.upper)
-    return markdown(copy)
+    return table.concat(words, ", ")
 end
 
---- A docstring and an empty function, in the form that suits LDoc best.
-local function item(entry, defined)
-    local doc = defined.doc or docstrings.parse_comment({})
-    local written = { "-" .. comment(markdown(doc.text)) }
-    for _, tag in ipairs(doc.tags) do
-        local lines = {}
-        for line in (tag.text .. "\n"):gmatch("(.-)\n") do
-            lines[#lines + 1] = line
+--- Splits 'number seconds, 1 or more' into the type and the text. A type may have blanks between brackets only.
+local function split_type(text)
+    local depth, quoted = 0, false
+    for position = 1, #text do
+        local char = text:sub(position, position)
+        if char == '"' then
+            quoted = not quoted
+        elseif char:find("[(<{]") then
+            depth = depth + 1
+        elseif char:find("[)>}]") then
+            depth = depth - 1
+        elseif char == " " and depth == 0 and not quoted and text:sub(position - 1, position - 1) ~= ":" then
+            return text:sub(1, position - 1), text:sub(position + 1)
         end
-        written[#written + 1] = "-- @" .. tag.tag .. " " .. markdown(lines):gsub("\n", "\n--   ")
     end
-    local name = defined.name == "return" and "path" or defined.name
-    if defined.kind == "field" then
-        written[#written + 1] = ("%s.%s = nil"):format(entry.name, name)
-        return table.concat(written, "\n") .. "\n"
+    return text, ""
+end
+
+-- Functions -------------------------------------------------------------------------------------------------------------
+
+--- The class of a parameter's options in the annotations; nil: it takes none.
+local function options_class(param)
+    local name = param.type:match("zklock%.%w+Options")
+    return name and META.classes[name]
+end
+
+--- Whether a function may wait: it takes a timeout, or it is a try, which waits for the server's answer.
+local function waits(name, annotated)
+    for _, param in ipairs(annotated and annotated.params or {}) do
+        local class = options_class(param)
+        local fields = class and class.fields or {}
+        if param.name == "timeout" or fields.timeout or fields.connect_timeout then
+            return true
+        end
     end
-    local separator = entry.kind == "module" and "." or ":"
-    written[#written + 1] = ("function %s%s%s(%s) end"):format(entry.name, separator, name,
-        table.concat(defined.arguments, ", "))
+    return name == "try_acquire"
+end
+
+local function options_table(class, link)
+    local written = { "\n| option | type | meaning |", "|---|---|---|" }
+    for _, name in ipairs(class.order) do
+        local kind, text = split_type(class.fields[name].type)
+        kind = kind:find("^fun") and "`function`" or types(kind)
+        written[#written + 1] = ("| `%s` | %s | %s |"):format(name, kind, cell(text, link))
+    end
     return table.concat(written, "\n") .. "\n"
 end
 
---- The last section title above a line, if the section has a public definition.
+--- The example of a function: the first statement in the page's Lua that calls it.
+local function example(blocks, name)
+    for _, block in ipairs(blocks) do
+        local found, depth
+        for line in (block .. "\n"):gmatch("(.-)\n") do
+            if not found and line:find("[%w_%])][:.]" .. name .. "%f[^%w_]%s*[({]") and not line:find("^%s*%-%-") then
+                found, depth = {}, 0
+            end
+            if found then
+                local code = line:gsub("%s*%-%-.*$", "")
+                depth = depth + select(2, code:gsub("[({]", "")) - select(2, code:gsub("[)}]", ""))
+                found[#found + 1] = line
+                if depth <= 0 then
+                    break
+                end
+            end
+        end
+        if found then
+            local indent = found[1]:match("^%s*")
+            for index, line in ipairs(found) do
+                found[index] = line:gsub("^" .. indent, ""):gsub("(%S)%s+%-%-", "%1  --", 1)
+            end
+            return table.concat(found, "\n")
+        end
+    end
+end
+
+local function returned(doc, context)
+    local written = {}
+    for _, result in ipairs(doc.returns) do
+        if result.text ~= "message" and not result.text:find("^code%f[%W]") then
+            local text = running((result.text:gsub("%s*\n%s*", " ")), context.link)
+            written[#written + 1] = ("- %s %s"):format(result.type ~= "" and types(result.type) or "", text)
+        elseif result.text:find("^code%f[%W]") then
+            local text = running((result.text:gsub("^code:? ?", ""):gsub("%s*\n%s*", " ")), context.link)
+            written[#written + 1] = ("- after a failure: `nil`, the message and the [code](%s)%s"):format(context.codes,
+                text == "" and "" or ": " .. text)
+        end
+    end
+    return written
+end
+
+--- The text of one function. `context` is that of reference.text.
+local function function_text(entry, defined, context)
+    local doc = defined.doc or docstrings.parse_comment({})
+    local name = defined.name == "return" and "path" or defined.name
+    local is_module = entry.kind == "module"
+    local subject = is_module and entry.name or entry.name:lower()
+    local written = {}
+    local function add(text)
+        written[#written + 1] = text
+    end
+    if defined.kind == "field" then
+        add(("### %s.%s { #%s }\n"):format(subject, name, anchor(entry.name, name)))
+        add(markdown(doc.text, context.link) .. "\n")
+        return table.concat(written, "\n")
+    elseif METAMETHODS[name] then
+        add(("### %s { #%s }\n"):format(METAMETHODS[name], anchor(entry.name, name)))
+        add(markdown(doc.text, context.link) .. "\n")
+        return table.concat(written, "\n")
+    end
+    local arguments = table.concat(defined.arguments, ", ")
+    add(("### %s%s%s(%s) { #%s data-toc-label=\"%s\" }\n"):format(subject, is_module and "." or ":", name, arguments,
+        anchor(entry.name, name), name))
+    add(markdown(doc.text, context.link) .. "\n")
+    local annotated = META.functions[entry.name .. (is_module and "." or ":") .. name]
+    if doc.params[1] then
+        add("| argument | type | meaning |\n|---|---|---|")
+        for _, param in ipairs(doc.params) do
+            add(("| `%s` | %s | %s |"):format(param.name, types(param.type), cell(param.text, context.link)))
+        end
+        add("")
+    end
+    for _, param in ipairs(annotated and annotated.params or {}) do
+        local class = options_class(param)
+        if class then
+            add(options_table(class, context.link))
+        end
+    end
+    local results = returned(doc, context)
+    if results[1] then
+        add("Returns\n\n" .. table.concat(results, "\n") .. "\n")
+    end
+    for _, text in ipairs(doc.raises) do
+        add("Raises an error " .. running((text:gsub("%s*\n%s*", " ")), context.link) .. ".\n")
+    end
+    if waits(name, annotated) then
+        add("Context: [waits](" .. context.phases .. ").\n")
+    else
+        add("Context: does not wait, and may be called in [every phase](" .. context.phases .. ") in which there is a client.\n")
+    end
+    local shown = example(context.blocks, name)
+    if shown then
+        add("```lua\n" .. shown .. "\n```\n")
+    else
+        context.missing(entry.name .. ":" .. name)
+    end
+    return table.concat(written, "\n")
+end
+
+-- Classes ---------------------------------------------------------------------------------------------------------------
+
+--- The last section title above a line.
 local function title_at(source, line)
     local title
     for _, one in ipairs(source.titles) do
@@ -126,14 +270,14 @@ local function collect(entry, sources)
             names[defined.name == "return" and "path" or defined.name] = defined.kind
         end
         for _, defined in ipairs(source.definitions) do
-            if defined.name:find("^__") and docstrings.is_public(entry, defined) then
-                metamethods[#metamethods + 1] = { section = "Metamethods", defined = defined }
-            elseif docstrings.is_public(entry, defined) then
-                local section = entry.kind == "classmod" and not entry.field and title_at(source, defined.line) or nil
-                if entry.sections and entry.sections[entry.files[index]] then
-                    section = entry.sections[entry.files[index]]
+            local own = entry.sections and entry.sections[entry.files[index]]
+            if docstrings.is_public(entry, defined) and (entry.only or own) == (own or entry.only) and own == entry.only then
+                if defined.name:find("^__") then
+                    metamethods[#metamethods + 1] = { section = "Metamethods", defined = defined }
+                else
+                    local section = entry.kind == "classmod" and not entry.field and title_at(source, defined.line) or nil
+                    found[#found + 1] = { section = own or section, defined = defined }
                 end
-                found[#found + 1] = { section = section, defined = defined }
             end
         end
     end
@@ -149,95 +293,91 @@ local function collect(entry, sources)
     return kept
 end
 
---- The description of a class: its file's header, or the comment above its table.
-local function description(entry, source)
+--- "client: one session" -> "One session".
+local function heading(lines, link)
+    local copy = {}
+    for index, line in ipairs(lines) do
+        copy[index] = line
+    end
+    copy[1] = copy[1]:gsub("^[%w.]+: *", ""):gsub("^%l", string.upper)
+    return markdown(copy, link)
+end
+
+--- The description of an entry: its file's header, or the comment above its table.
+local function description(entry, source, link)
     if not entry.field then
-        return heading(source.header.text)
+        return heading(source.header.text, link)
     end
     for _, defined in ipairs(source.definitions) do
         if defined.kind == "local_table" and defined.name == entry.name then
-            return markdown(defined.doc.text)
+            return markdown(defined.doc.text, link)
         end
     end
 end
 
-local function api(entry)
-    local sources, described = {}, {}
+local function read_sources(entry)
+    local sources = {}
     for index, path in ipairs(entry.files) do
         sources[index] = docstrings.read(docstrings.read_file(path))
-        if entry.sections and entry.sections[path] then
-            described[entry.sections[path]] = heading(sources[index].header.text)
+    end
+    return sources
+end
+
+--- Returns the reference of an entry as Markdown.
+-- @tparam table entry of reference.entries()
+-- @tparam table context `link`: a function that returns the target of a class and a function, or nil; `blocks`: the page's Lua;
+--   `codes`, `phases`: the targets of the table of codes and of the table of phases; `missing`: called with the name of a function
+--   that no page shows
+function reference.text(entry, context)
+    local sources = read_sources(entry)
+    local described = sources[1]
+    for index, path in ipairs(entry.files) do
+        if entry.only and entry.sections[path] == entry.only then
+            described = sources[index]
         end
     end
-    local written = { ("-%s\n-- @%s %s\n"):format(comment(description(entry, sources[1])), entry.kind, entry.name) }
-    local last
-    for _, one in ipairs(collect(entry, sources)) do
-        if one.section and one.section ~= last then
-            local text = described[one.section]
-            written[#written + 1] = ("--- %s.\n%s-- @section %s\n"):format(one.section, text and comment(text) .. "\n" or "",
-                one.section:gsub("%W", "_"))
-            last = one.section
-        end
-        written[#written + 1] = item(entry, one.defined)
+    local written = { "\n## Reference\n", description(entry, described, context.link) .. "\n" }
+    for _, one in ipairs(entry.kind == "text" and {} or collect(entry, sources)) do
+        written[#written + 1] = function_text(entry, one.defined, context)
+    end
+    if entry.base then
+        written[#written + 1] = reference.inherited(entry, context)
     end
     return table.concat(written, "\n")
 end
 
-local function folder_of(path)
-    return path:match("^(.*)/[^/]*$") or ""
-end
-
---- "docs/../x" -> "x"
-local function normal(path)
-    local parts = {}
-    for part in path:gmatch("[^/]+") do
-        if part == ".." then
-            table.remove(parts)
-        elseif part ~= "." then
-            parts[#parts + 1] = part
+--- What a subclass takes in addition: the options of inherited functions that have annotations of its own.
+function reference.inherited(entry, context)
+    local names = {}
+    for name in pairs(META.functions) do
+        local method = name:match("^" .. entry.name .. ":(.*)$")
+        if method and META.functions[entry.base .. ":" .. method] then
+            names[#names + 1] = method
         end
     end
-    return table.concat(parts, "/")
-end
-
---- Gives each heading but the first the anchor that Markdown viewers give it: "Good to know" is #good-to-know.
-local function with_anchors(text)
-    local written, in_code = {}, false
-    for line in text:gmatch("(.-)\n") do
-        local title = line:match("^##+ +(.*)$")
-        in_code = in_code ~= (line:find("^```") ~= nil)
-        if title and not in_code then
-            local anchor = title:lower():gsub("[^%w _-]", ""):gsub(" ", "-")
-            written[#written + 1] = ('<a name="%s"></a>\n'):format(anchor)
+    table.sort(names)
+    local written = {}
+    for _, name in ipairs(names) do
+        written[#written + 1] = ("### %s:%s { #%s data-toc-label=\"%s\" }\n"):format(entry.name:lower(), name,
+            anchor(entry.name, name), name)
+        written[#written + 1] = ("As [`%s:%s`](%s), with these options:\n"):format(entry.base:lower(), name,
+            context.link(entry.base, name))
+        for _, param in ipairs(META.functions[entry.name .. ":" .. name].params) do
+            local class = options_class(param)
+            written[#written + 1] = class and options_table(class, context.link) or nil
         end
-        written[#written + 1] = line
     end
-    return table.concat(written, "\n") .. "\n"
+    return table.concat(written, "\n")
 end
 
-local function page(path)
-    local text = with_anchors(docstrings.read_file(path))
-    return (text:gsub("%]%(([^)#:]+)(#?[^):]*)%)", function(target, anchor)
-        local full = normal(folder_of(path) .. "/" .. target)
-        if PAGES[full] then
-            return ("](%s.html%s)"):format(PAGES[full], anchor)
-        elseif full:find("^examples/.*%.lua$") then
-            return ("](../examples/%s.html)"):format(full:match("[^/]+$"))
-        elseif full:find("^docs/types/") or full:find("^docs/pictures/") or full:find("^docs/plots/") or
-            full:find("^docs/.*%.yml$") or full:find("^docs/.*%.json$") then
-            return ("](../%s)"):format(full:match("^docs/(.*)$")) -- tools/docs.sh copies these
-        end
-    end))
+--- Returns the anchors of an entry's functions: name -> anchor.
+function reference.anchors(entry)
+    local found = {}
+    for _, one in ipairs(entry.kind == "text" and {} or collect(entry, read_sources(entry))) do
+        local name = one.defined.name == "return" and "path" or one.defined.name
+        found[name] = anchor(entry.name, name)
+    end
+    return found
 end
 
-local entries = { ADAPTERS }
-for index, entry in ipairs(docstrings.PUBLIC) do
-    entries[index + 1] = entry
-end
-for index, entry in ipairs(entries) do
-    -- The classes are in the order of the files.
-    write(("%s/api/%02d-%s.lua"):format(directory, index, entry.name), api(entry))
-end
-for path, name in pairs(PAGES) do
-    write(("%s/pages/%s"):format(directory, name), page(path))
-end
+return reference

@@ -5,7 +5,7 @@
 #   build   the Lua module          demo    a first look: one Lua and a ZooKeeper server
 #   test    everything              bench   the module, a server, and the programs that it is compared with
 #   lint    the checkers            fuzz    the fuzzers
-#   docs    the reference               demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
+#   docs    the site                    demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
 #   browser what drives chromium against the live view, for its tests and pictures
 #   deb     the Debian packages       package the same, and clean systems in which they are installed
 #
@@ -34,8 +34,7 @@ checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck libxml2-ut
 # The tools with which the fault campaign makes its network, and breaks it and its clocks.
 faults=(iproute2 nftables faketime util-linux mount)
 fuzzers=(clang libclang-rt-dev)
-# LDoc cannot format tables without lua-discount.
-reference=(lua-ldoc lua-discount)
+site=(mkdocs mkdocs-material)
 specs=(
     libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cqueues lua-copas lua-cjson tmux valgrind gcovr
     default-jdk-headless libcurator-recipes-java
@@ -67,7 +66,7 @@ packages_for() {
     bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${command[@]}" "${rivals[@]}" "${nginx[@]}" ;;
     lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;
-    docs) printf '%s\n' "${one_lua[@]}" "${reference[@]}" ;;
+    docs) printf '%s\n' "${one_lua[@]}" "${site[@]}" ;;
     deb) printf '%s\n' "${build[@]}" "${luas[@]}" "${command[@]}" "${packagers[@]}" ;;
     package) packages_for deb && printf '%s\n' luarocks mmdebstrap ;;
     browser) printf '%s\n' "${drivers[@]}" ;;

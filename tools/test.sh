@@ -166,7 +166,7 @@ suites_campaign() {
 suites_lint() {
     # The checks "gcc" and "clang" are left out: their builds are made by now, with the same warnings.
     suite "lint" ours 1200 'nice -n 5 tools/lint.sh layout layers tidy-quick cppcheck luacheck shellcheck docs'
-    suite "the reference, without a warning" status 1200 'nice -n 5 tools/docs.sh reference'
+    suite "the site, without a warning" status 1200 'nice -n 5 tools/docs.sh site'
 }
 
 suites_sim() {

@@ -106,7 +106,7 @@ end
 --   * `acl` of the nodes that the client's locks create: "open" (default: every client may do everything), "creator" (only
 --     clients with the same `auth`), "read" (every client may read), or a list of `{scheme =, id =, perms = "crwda"}`.
 --   * `identity` the data of the client's nodes, which other clients see: default "host:pid".
---   * `lease` default true; false: only the server decides whether a lock is held (see the README).
+--   * `lease` default true; false: only the server decides whether a lock is held (docs/good-to-know.md).
 --   * `log` function(level, message) with level "error", "warn", "info" or "debug". Nothing is logged anywhere else.
 --   * `tls` table: answered with the code "unsupported"; Debian's C client is built without TLS.
 --

@@ -1,5 +1,5 @@
 --- Checks the documentation of the API: every public function has a docstring and an annotation that fit it, every option and code
--- is documented, and the README names them all.
+-- is documented, and the pages of the reference show them all.
 
 local compat = require "spec.support.compat"
 local docstrings = require "tools.docstrings"
@@ -67,8 +67,14 @@ describe("the documentation", function()
     local functions = public_functions()
     local docs = docs_of(functions)
     local meta = documentation.read_meta(read(META))
-    local readme = read("README.md")
-    local readme_code = documentation.code_of(readme)
+    local shown = {}
+    for _, path in ipairs(files.find("docs/reference", ".md")) do
+        shown[#shown + 1] = documentation.code_of(read(path))
+    end
+    for _, path in ipairs { "docs/metrics.md", "docs/live-view.md" } do
+        shown[#shown + 1] = documentation.code_of(read(path))
+    end
+    shown = table.concat(shown, "\n")
     local codes = every_code()
 
     --- Every function with options: name -> { known = set, parameter = the parameter with the options }.
@@ -262,10 +268,10 @@ describe("the documentation", function()
         end)
     end)
 
-    describe("of the README", function()
+    describe("of the reference", function()
         it("lists exactly the existing codes", function()
-            local listed = documentation.table_words(readme, "| code | means |")
-            none(documentation.differences("README.md", listed, "the sources", codes))
+            local listed = documentation.table_words(read("docs/reference/codes.md"), "| code | means |")
+            none(documentation.differences("docs/reference/codes.md", listed, "the sources", codes))
         end)
 
         it("has no code that zklock never answers", function()
@@ -280,8 +286,8 @@ describe("the documentation", function()
                 if separator == ":" then
                     call = class:lower() .. ":" .. method
                 end
-                if not readme_code:find("%f[%w_]" .. call:gsub("%.", "%%.") .. "%f[^%w_]") then
-                    problems[#problems + 1] = call .. ": not in README.md"
+                if not shown:find("%f[%w_]" .. call:gsub("%.", "%%.") .. "%f[^%w_]") then
+                    problems[#problems + 1] = call .. ": not in docs/reference"
                 end
             end
             none(problems)
@@ -291,8 +297,8 @@ describe("the documentation", function()
             local problems = {}
             for name, one in pairs((with_options())) do
                 for option in pairs(one.known) do
-                    if not readme_code:find("%f[%w_]" .. option .. "%f[^%w_]") then
-                        problems[#problems + 1] = ("%s: the option '%s' is not in README.md"):format(name, option)
+                    if not shown:find("%f[%w_]" .. option .. "%f[^%w_]") then
+                        problems[#problems + 1] = ("%s: the option '%s' is not in docs/reference"):format(name, option)
                     end
                 end
             end
@@ -303,8 +309,8 @@ describe("the documentation", function()
             local problems = {}
             for _, class in ipairs { "Stat", "Contender" } do
                 for field in pairs(meta.classes["zklock." .. class].fields) do
-                    if not readme_code:find("%f[%w_]" .. field .. "%f[^%w_]") then
-                        problems[#problems + 1] = ("%s of a %s: not in README.md"):format(field, class)
+                    if not shown:find("%f[%w_]" .. field .. "%f[^%w_]") then
+                        problems[#problems + 1] = ("%s of a %s: not in docs/reference"):format(field, class)
                     end
                 end
             end

@@ -4,6 +4,7 @@
 -- The functions read texts and functions and return lists of problems, so that docs_checks_spec.lua can test each check on small
 -- sources that were made up for it.
 
+local annotations = require "tools.annotations"
 local docstrings = require "tools.docstrings"
 
 local documentation = {}
@@ -216,56 +217,7 @@ end
 
 -- The meta file -------------------------------------------------------------------------------------------------------
 
---- Reads annotations for language servers.
--- @treturn table `functions`: "Client:get" -> { arguments, params = { { name, type, optional } } }; `classes`: name ->
---   { base, fields = { name -> { type, optional } } }; `aliases`: name -> { literals as a set, text }
-function documentation.read_meta(text)
-    local meta = { functions = {}, classes = {}, aliases = {} }
-    local class, alias, params, variables = nil, nil, {}, {}
-    for line in (text .. "\n"):gmatch("(.-)\n") do
-        local name, base = line:match("^%-%-%-@class ([%w_.]+)%s*:?%s*([%w_.]*)")
-        if name then
-            class = { name = name, base = base ~= "" and base or nil, fields = {} }
-            meta.classes[name] = class
-        end
-        local field, optional, kind = line:match("^%-%-%-@field ([%w_]+)(%??) (.*)$")
-        if field and class then
-            class.fields[field] = { type = kind, optional = optional == "?" }
-        end
-        local alias_name, alias_text = line:match("^%-%-%-@alias ([%w_.]+)%s*(.*)$")
-        if alias_name then
-            alias = { text = alias_text, literals = {} }
-            meta.aliases[alias_name] = alias
-        end
-        if alias and (alias_name or line:find("^%-%-%-|")) then
-            for literal in line:gsub("#.*$", ""):gmatch('"([^"]*)"') do
-                alias.literals[literal] = true
-            end
-        else
-            alias = nil
-        end
-        local param, question, param_type = line:match("^%-%-%-@param ([%w_.]+)(%??) (.*)$")
-        if param then
-            params[#params + 1] = { name = param, optional = question == "?", type = param_type }
-        end
-        local variable = line:match("^local (%w+) = {}$")
-        if variable and class then
-            variables[variable] = class.name:gsub("^zklock%.", "")
-        end
-        local owner, separator, fn, arguments = line:match("^function (%w+)([.:])([%w_]+)(%b()) end$")
-        if owner then
-            local names = {}
-            for argument in arguments:sub(2, -2):gmatch("[^,%s]+") do
-                names[#names + 1] = argument
-            end
-            meta.functions[(variables[owner] or owner) .. separator .. fn] = { arguments = names, params = params }
-        end
-        if not line:find("^%-%-") then
-            params = {}
-        end
-    end
-    return meta
-end
+documentation.read_meta = annotations.read
 
 --- Returns whether a documented type allows nil.
 local function allows_nil(kind)
@@ -355,14 +307,14 @@ end
 
 -- Markdown ------------------------------------------------------------------------------------------------------------
 
---- Returns the blocks of code of a page: { language, text, line }.
+--- Returns the blocks of code of a page: { language, text, line, title }. The title is the file of which the block is a part.
 function documentation.code_blocks(page)
     local blocks, block, number = {}, nil, 0
     for line in (page .. "\n"):gmatch("(.-)\n") do
         number = number + 1
         local fence = line:match("^```(%w*)")
         if fence and not block then
-            block = { language = fence, line = number + 1 }
+            block = { language = fence, line = number + 1, title = line:match('title="([^"]*)"') }
             block[1] = ""
         elseif fence then
             block.text = table.concat(block, "\n"):gsub("^\n", "")

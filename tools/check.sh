@@ -141,6 +141,8 @@ sort_out() {
     examples/stock/*) demo=yes ;;
     examples/command/*) contracts+=(spec/contract/command_guides_spec.lua) ;;
     docs/guides.md) contracts+=(spec/contract/command_guides_spec.lua) ;;&
+    README.md | docs/from/lua-resty-lock.md) contracts+=(spec/contract/openresty_pages_spec.lua) ;;&
+    docs/from/curator.md | docs/from/kazoo.md) contracts+=(spec/contract/foreign_page_spec.lua) ;;&
     README.md | docs/tutorial.md) contracts+=(spec/contract/command_tutorial_spec.lua) ;;&
     examples/*.lua)
         # Files without a spec are shared by the other examples.

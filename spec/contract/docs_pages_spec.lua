@@ -1,4 +1,4 @@
---- Checks that docs/reliability.md names only existing specs, checks and tests.
+--- Checks pages: docs/reliability.md names only existing specs, checks and tests; the figures and codes of pages for operators.
 
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
@@ -41,5 +41,37 @@ describe("docs/reliability.md", function()
         end
         assert.is_true(names > 80, names)
         none(problems)
+    end)
+end)
+
+describe("docs/operate/session-timeout.md", function()
+    it("has figures that follow from the session timeout", function()
+        local rows, problems = documentation.rows(read("docs/operate/session-timeout.md"), "Its price"), {}
+        assert.is_true(#rows >= 5, #rows)
+        for _, cells in ipairs(rows) do
+            local seconds = tonumber(cells[1])
+            for column, factor in pairs { [2] = 1, [3] = 3 / 10, [4] = 1 / 2, [5] = 1 / 12 } do
+                local expected = ("%.2f"):format(seconds * factor):gsub("%.?0+$", "") .. " s"
+                if seconds * factor % 1 == 0 then
+                    expected = ("%d s"):format(seconds * factor)
+                end
+                if cells[column] ~= expected then
+                    problems[#problems + 1] = ("T = %d: %s, not %s"):format(seconds, expected, cells[column])
+                end
+            end
+        end
+        documentation.none(problems)
+    end)
+end)
+
+describe("docs/operate/runbook.md", function()
+    it("says for each code what to do", function()
+        local runbook, codes = {}, documentation.table_words(read("docs/reference/codes.md"), "| code | means |")
+        for _, cells in ipairs(documentation.rows(read("docs/operate/runbook.md"), "By code")) do
+            for code in cells[1]:gmatch("`([%l_]+)`") do
+                runbook[code] = true
+            end
+        end
+        documentation.none(documentation.differences("the runbook", runbook, "docs/reference/codes.md", codes))
     end)
 end)

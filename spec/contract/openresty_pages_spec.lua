@@ -1,0 +1,60 @@
+--- nginx's blocks of the README and of docs/from/lua-resty-lock.md, as they are printed there. The Lua in nginx is always LuaJIT,
+-- so these specs run only once.
+
+if not rawget(_G, "jit") then
+    return
+end
+
+local docstrings = require "tools.docstrings"
+local documentation = require "spec.support.documentation"
+local fixture = require "spec.support.fixture"
+local inside = require "spec.support.nginx_fixture"
+local nginx = require "spec.support.nginx"
+
+--- Returns a page's first block in a language, with the servers of the specs.
+local function block_of(path, language)
+    for _, block in ipairs(documentation.code_blocks(docstrings.read_file(path))) do
+        if block.language == language then
+            return (block.text:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()))
+        end
+    end
+    error("no such block in " .. path)
+end
+
+describe("nginx's blocks #nginx", function()
+    after_each(fixture.clean)
+
+    it("of the README answer what the function returns, or the code", function()
+        local block, path = block_of("README.md", "nginx"), fixture.path()
+        local found
+        block, found = block:gsub("/locks/stock", path)
+        assert.equal(1, found)
+        block, found = block:gsub("sell, 5%)", "sell, tonumber(ngx.var.arg_seconds))")
+        assert.equal(1, found)
+        local server = fixture.remember(nginx.start { http = [[
+            init_by_lua_block { sell = function(lock) return "sold with " .. lock:token() end }
+            server { listen 127.0.0.1:@PORT@; ]] .. block .. " }" })
+        local status, body = server:get("/buy?seconds=20")
+        assert.equal(200, status)
+        assert.truthy(body:find("^sold with %d+%-%d+$"), body)
+        assert(fixture.client():mutex(path):acquire(20))
+        status, body = server:get("/buy?seconds=0.1")
+        assert.same({ 200, "timeout" }, { status, body })
+        inside.nobody_complained(server)
+    end)
+
+    it("of docs/from/lua-resty-lock.md make locks with that interface", function()
+        local server = fixture.remember(nginx.start { http = block_of("docs/from/lua-resty-lock.md", "nginx") ..
+            "server { listen 127.0.0.1:@PORT@; location = /try { content_by_lua_block {" ..
+            block_of("docs/from/lua-resty-lock.md", "lua") .. [[
+
+                local lock = assert(resty_lock:new("my_locks", { timeout = 20 }))
+                assert(lock:lock(tostring(ngx.now())))
+                ngx.say(lock:held())
+                assert(lock:unlock())
+            } } }]] })
+        local status, body = server:get("/try")
+        assert.same({ 200, "true" }, { status, body })
+        inside.nobody_complained(server)
+    end)
+end)

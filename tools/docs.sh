@@ -4,7 +4,7 @@
 # target that a page names, and of each source file or function that a picture names. Then makes the site, build/site/index.html,
 # with MkDocs, and checks it: its links, and that browsers fetch nothing from other hosts.
 #
-# Usage: tools/docs.sh [STEP…]     steps: links site (default: both)
+# Usage: tools/docs.sh [STEP…]     steps: links site (default: both)       SITE_BUILD: where the site is made, build/ unless given
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -52,18 +52,19 @@ step_links() {
 
 # Each version has a directory of its own, so that the site may have several. MkDocs's warnings are errors.
 step_site() {
-    local input=build/site-input output version log=build/site.log
+    local build=${SITE_BUILD:-$PWD/build} input output version log
+    input=$build/site-input log=$build/site.log
     version=$(sed -n 's/^ *VERSION = "\(.*\)",$/\1/p' lua/zklock/init.lua)
-    output=build/site/$version
+    output=$build/site/$version
     rm -rf "$input" "$output"
     mkdir -p "$input"
     if ! "${LUA:-lua5.4}" tools/site.lua pages "$input"; then
         complain "the pages of the site could not be made"
-    elif ! mkdocs build --strict --config-file docs/mkdocs.yml --site-dir "$PWD/$output" >"$log" 2>&1; then
+    elif ! SITE_INPUT=$input mkdocs build --strict --config-file docs/mkdocs.yml --site-dir "$output" >"$log" 2>&1; then
         cat "$log" >&2
         complain "MkDocs has failed"
-    elif "${LUA:-lua5.4}" tools/site.lua check "$output" && "${LUA:-lua5.4}" tools/site.lua versions build/site; then
-        echo build/site/index.html
+    elif "${LUA:-lua5.4}" tools/site.lua check "$output" && "${LUA:-lua5.4}" tools/site.lua versions "$build/site"; then
+        echo "${build#"$PWD"/}/site/index.html"
     else
         complain "the site has faults"
     fi

@@ -30,7 +30,7 @@ command=(lua-argparse lua-dkjson lua-socket lua-luv)
 shop=(redis-server lua-redis lua-luv)
 # lua-nginx-redis requires nginx-extras, which installs an nginx with all modules.
 nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis lua-cjson luajit2 libluajit2-5.1-dev apache2-utils)
-checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck libxml2-utils)
+checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck libxml2-utils codespell)
 # The tools with which the fault campaign makes its network, and breaks it and its clocks.
 faults=(iproute2 nftables faketime util-linux mount)
 fuzzers=(clang libclang-rt-dev)

@@ -62,7 +62,8 @@ describe("the Lua of", function()
                 if index == 1 then
                     open()
                 end
-                local run = assert(documentation.load_block(block.text, ("=%s:%d"):format(path, block.line), environment))
+                local text = block.text:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers())
+                local run = assert(documentation.load_block(text, ("=%s:%d"):format(path, block.line), environment))
                 run()
                 if block.text:find("not data", 1, true) then
                     run() -- the branch for a node that exists

@@ -1,6 +1,14 @@
---- Tests tools/site.lua, which prepares the pages for MkDocs and checks the site, on small pages.
+--- Tests tools/site.lua, which prepares the pages for MkDocs and checks the site, on small pages; and the site in a browser.
 
+local browser = require "spec.support.browser"
+local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
+local fixture = require "spec.support.fixture"
+local ports = require "spec.support.ports"
+local program = require "spec.support.program"
 local site = require "tools.site"
+local zklock = require "zklock"
 
 describe("the pages of the site", function()
     it("have links that are relative to the page", function()
@@ -53,5 +61,45 @@ describe("the check of the site", function()
             assert.equal(1, #site.foreign(text), text)
         end
         assert.same({}, site.foreign('<a class="b" href="https://x">y</a> <img src="y.png"> url(data:image/png;base64,x)'))
+    end)
+end)
+
+describe("the site in a browser #once #long", function()
+    after_each(fixture.clean)
+
+    it("fits a narrow screen, finds pages, and fetches nothing from other hosts", function()
+        local directory = files.make_directory()
+        fixture.on_clean(function()
+            cluster.run { "rm", "-rf", directory }
+        end)
+        local output, status = cluster.run { "env", "SITE_BUILD=" .. directory, "tools/docs.sh", "site" }
+        assert.equal(0, status, output)
+        assert.matches("url=" .. zklock.VERSION .. "/index.html", files.read(directory .. "/site/index.html"), 1, true)
+        local port = ports.free()
+        fixture.remember(program.run("http.server", { "/usr/bin/python3", "-m", "http.server", "--bind", "127.0.0.1",
+            "--directory", directory .. "/site", tostring(port) }))
+        local address = ("http://127.0.0.1:%d/"):format(port)
+        eventually(function()
+            return select(2, cluster.run { "curl", "-sfo", "/dev/null", address }) == 0
+        end)
+        local page = fixture.remember(browser.start())
+        page:call("Emulation.setDeviceMetricsOverride", { width = 360, height = 800, deviceScaleFactor = 1, mobile = true })
+        page:open(address .. zklock.VERSION .. "/index.html")
+        page:await [[document.title.endsWith("zklock") && document.querySelector(".md-version__list a") !== null]]
+        assert.is_true(page:evaluate "document.scrollingElement.scrollWidth <= 360")
+        page:evaluate [[(() => {
+            const input = document.querySelector(".md-search__input");
+            document.querySelector("#__search").checked = true;
+            input.focus();
+            input.value = "fencing";
+            input.dispatchEvent(new Event("keyup", { bubbles: true }));
+            input.dispatchEvent(new Event("input", { bubbles: true }));
+        })()]]
+        page:await [[document.querySelectorAll(".md-search-result__item").length > 3]]
+        local fetched = page:evaluate [[performance.getEntriesByType("resource").map((entry) => entry.name).join("\n")]]
+        for name in fetched:gmatch("[^\n]+") do
+            assert.equal(address, name:sub(1, #address))
+        end
+        assert.same({}, page.problems)
     end)
 end)

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "lease.h"
 
-/* The most requests in flight at once, so that one client cannot flood a server (docs/neighbours.md). */
+/* The most requests in flight at once, so that one client cannot flood a server (docs/interoperability.md). */
 #ifdef ZKL_BREAKABLE
 #define ZKL_MAX_IN_FLIGHT zkl_most_in_flight
 /* The value of ZKL_MAX_IN_FLIGHT, so that the simulation can reach it. */

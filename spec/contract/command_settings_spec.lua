@@ -2,6 +2,7 @@
 
 local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
+local documentation = require "spec.support.documentation"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
@@ -150,15 +151,38 @@ describe("zklock", function()
         assert.equal(125, commands.run({}).status)
     end)
 
-    it("has all options that docs/command.md names", function()
-        local help = { commands.run({ "--help" }).output }
-        for name in help[1]:match("Commands:\n(.*)$"):gmatch "\n?   (%l+) " do
-            help[#help + 1] = commands.run({ name, "--help" }).output
+    it("has all options that docs/command.md names, and the subcommands with their options that pages show", function()
+        local help, all = {}, { commands.run({ "--help" }).output }
+        for name in all[1]:match("Commands:\n(.*)$"):gmatch "\n?   (%l+) " do
+            help[name] = commands.run({ name, "--help" }).output
+            all[#all + 1] = help[name]
         end
-        assert.is_true(#help > 10)
-        help = table.concat(help)
+        assert.is_true(#all > 10)
+        all = table.concat(all)
         for option in files.read("docs/command.md"):gmatch "`(%-%-?[%w-]+)" do
-            assert.truthy(help:find(option, 1, true), option)
+            assert.truthy(all:find(option, 1, true), option)
         end
+        local pages, problems, shown = files.find("docs", ".md"), {}, 0
+        pages[#pages + 1] = "README.md"
+        for _, path in ipairs(pages) do
+            for line in ("\n" .. documentation.code_of(files.read(path))):gmatch "\n%s*(zklock %l[^\n]*)" do
+                local name, words = line:match "^zklock (%l+)(.*)$"
+                words = " " .. words:gsub(" %-%- .*", ""):gsub("#.*", "") .. " "
+                shown = shown + 1
+                if line:find "^zklock or " then -- the name of a library in the list of contenders
+                    shown = shown - 1
+                elseif not help[name] then
+                    problems[#problems + 1] = path .. ": there is no zklock " .. name
+                else
+                    for option in words:gmatch "%f[%S](%-%-?%w[%w-]*)" do
+                        if not help[name]:find("%f[%S]" .. option:gsub("%-", "%%-") .. "%f[^%w-]") then
+                            problems[#problems + 1] = ("%s: zklock %s has no %s"):format(path, name, option)
+                        end
+                    end
+                end
+            end
+        end
+        documentation.none(problems)
+        assert.is_true(shown > 50, shown)
     end)
 end)

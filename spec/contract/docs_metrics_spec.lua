@@ -18,10 +18,10 @@ describe("docs/metrics.md", function()
 
     after_each(fixture.clean)
 
-    --- Returns the first words in backticks of the rows of a section's tables -> the row.
-    local function rows_of(section)
+    --- Returns the first words in backticks of the rows of the tables in a page's section -> the row.
+    local function rows_of(section, text)
         local found = {}
-        for _, cells in ipairs(documentation.rows(page, section)) do
+        for _, cells in ipairs(documentation.rows(text, section)) do
             for word in cells[1]:gmatch("`([%w_]+)`") do
                 found[word] = cells
             end
@@ -30,7 +30,7 @@ describe("docs/metrics.md", function()
     end
 
     it("lists exactly the metrics, with their types", function()
-        local listed, real, problems = rows_of("The metrics"), {}, {}
+        local listed, real, problems = rows_of("The metrics", page), {}, {}
         for _, family in ipairs(families.LIST) do
             real[family.name] = true
             if listed[family.name] and listed[family.name][2] ~= family.type then
@@ -47,12 +47,16 @@ describe("docs/metrics.md", function()
             real[name] = true
         end
         assert.truthy(next(real))
-        none(documentation.differences("docs/metrics.md", rows_of("What to alert on"), "docs/alerts.yml", real))
+        local listed = rows_of("The rules", read("docs/operate/alerts.md"))
+        none(documentation.differences("docs/operate/alerts.md", listed, "docs/alerts.yml", real))
     end)
 
-    it("names only existing metrics, as do the alerts and the dashboard", function()
-        local problems = {}
-        for _, path in ipairs { "docs/metrics.md", "docs/alerts.yml", "docs/grafana.json", "docs/openresty.md", "README.md" } do
+    it("names only existing metrics, as do all other pages, the alerts and the dashboard", function()
+        local problems, pages = {}, files.find("docs", ".md")
+        for _, path in ipairs { "README.md", "docs/alerts.yml", "docs/grafana.json" } do
+            pages[#pages + 1] = path
+        end
+        for _, path in ipairs(pages) do
             for name in read(path):gmatch("%f[%w_]zklock_[%w_]+") do
                 local base = name:gsub("_bucket$", ""):gsub("_sum$", ""):gsub("_count$", "")
                 if not families.by_name[name] and not families.by_name[base] and name ~= "zklock_metrics" then

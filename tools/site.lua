@@ -13,10 +13,9 @@ local reference = dofile("tools/reference.lua")
 
 local site = {}
 
---- Sources outside of docs/ -> pages.
+--- Sources outside of docs/ -> pages. Other Markdown files of the project's directory keep their names, in small letters.
 local PAGES = {
     ["README.md"] = "index.md",
-    ["CHANGELOG.md"] = "changelog.md",
     ["examples/README.md"] = "examples/index.md"
 }
 
@@ -57,9 +56,14 @@ function site.relative(from, to)
     return ("../"):rep(#here - common) .. table.concat(there, "/", common + 1)
 end
 
+--- Whether there is a file, and not a directory, of that name.
 local function exists(path)
     local file = io.open(path)
-    return file and file:close()
+    local is_file = file ~= nil and file:read(0) ~= nil
+    if file then
+        file:close()
+    end
+    return is_file
 end
 
 local function lines_of(text)
@@ -181,6 +185,9 @@ function site.pages(directory)
     for source, page in pairs(PAGES) do
         pages[source] = page
     end
+    for _, path in ipairs(output_of("git ls-files --cached --others --exclude-standard ':(glob)*.md'")) do
+        pages[path] = pages[path] or path:lower()
+    end
     for _, path in ipairs(output_of("git ls-files --cached --others --exclude-standard docs")) do
         if path:find("%.md$") then
             pages[path] = path:match("^docs/(.*)$")
@@ -195,9 +202,9 @@ function site.pages(directory)
     end
     table.sort(sources)
 
-    --- Returns the file of the site for a file of the project; a program of examples/ becomes a page.
+    --- Returns the file of the site for a file of the project; a program, or another text, becomes a page.
     local function target_of(path)
-        if not pages[path] and not static[path] and path:find("^examples/.") and not path:find("/$") and exists(path) then
+        if not pages[path] and not static[path] and exists(path) then
             code[path] = path .. ".md"
         end
         return pages[path] or static[path] or code[path]
@@ -304,7 +311,7 @@ function site.pages(directory)
     end
     for source, page in pairs(code) do
         folder_for(page)
-        local language = source:match("%.(%w+)$") or "bash"
+        local language = source:match("%.(%w+)$") or source:find("^examples/") and "bash" or "text"
         write(directory .. "/" .. page, ("---\ntitle: %s\n---\n\n# `%s`\n\n````%s\n%s\n````\n"):format(source, source,
             ({ conf = "nginx", service = "ini", timer = "ini", cron = "bash" })[language] or language,
             docstrings.read_file(source)))
@@ -379,8 +386,10 @@ function site.problems(pages, exists_file)
         for target in text:gmatch("<[^>]-%s[hs]re?[fc]=\"([^\"]*)\"") do
             if not target:find("^%a[%w+.-]*:") and not target:find("^//") then
                 local file, place = unescape(target):match("^([^#?]*)[^#]*#?(.*)$")
-                local full = file == "" and path or file == "." and folder_of(path) .. "/index.html" or
-                    site.normal(folder_of(path) .. "/" .. file)
+                local full = file == "" and path or site.normal(folder_of(path) .. "/" .. file)
+                if not pages[full] and pages[site.normal(full .. "/index.html")] then
+                    full = site.normal(full .. "/index.html") -- a link to a directory
+                end
                 if not pages[full] and not exists_file(full) then
                     problems[#problems + 1] = ("%s: there is no %s"):format(path, target)
                 elseif place ~= "" and place ~= "__" and anchors[full] and not anchors[full][place] and

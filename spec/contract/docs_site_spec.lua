@@ -41,14 +41,14 @@ describe("the check of the site", function()
     it("finds nothing wrong with links to files, places and other hosts", function()
         assert.same({}, problems {
             ["index.html"] = '<link rel="stylesheet" href="style.css"><a href="a/b.html#there">x</a> <a href="https://x/">y</a>',
-            ["a/b.html"] = '<h2 id="there">x</h2> <a href="../index.html">x</a> <a href="#there">y</a>'
+            ["a/b.html"] = '<h2 id="there">x</h2> <a href="../index.html">x</a> <a href="..">x</a> <a href="#there">y</a>'
         })
     end)
 
     it("finds files and places that do not exist", function()
-        assert.same({ "a/b.html: there is no ../c.html", "a/b.html: there is no place #nowhere",
+        assert.same({ "a/b.html: there is no ../c.html", "a/b.html: there is no place #nowhere", "index.html: there is no a",
             "index.html: there is no place a/b.html#gone" }, problems {
-            ["index.html"] = '<a href="a/b.html#gone">x</a>',
+            ["index.html"] = '<a href="a/b.html#gone">x</a> <a href="a">x</a>',
             ["a/b.html"] = '<a href="../c.html">x</a> <a class="y" href="#nowhere">y</a>'
         })
     end)

@@ -13,9 +13,10 @@ local reference = dofile("tools/reference.lua")
 
 local site = {}
 
---- Sources outside of docs/ -> pages. Other Markdown files of the project's directory keep their names, in small letters.
+--- Sources outside of docs/ -> pages. Other Markdown files of the project's directory are in project/, and in no navigation.
 local PAGES = {
     ["README.md"] = "index.md",
+    ["CHANGELOG.md"] = "changelog.md",
     ["examples/README.md"] = "examples/index.md"
 }
 
@@ -186,7 +187,7 @@ function site.pages(directory)
         pages[source] = page
     end
     for _, path in ipairs(output_of("git ls-files --cached --others --exclude-standard ':(glob)*.md'")) do
-        pages[path] = pages[path] or path:lower()
+        pages[path] = pages[path] or "project/" .. path
     end
     for _, path in ipairs(output_of("git ls-files --cached --others --exclude-standard docs")) do
         if path:find("%.md$") then
@@ -323,7 +324,7 @@ function site.pages(directory)
 
     local navigation = docstrings.read_file("docs/mkdocs.yml")
     for source, page in pairs(pages) do
-        if not navigation:find("[ \"]" .. page:gsub("%p", "%%%0") .. "\"?\n") then
+        if not page:find("^project/") and not navigation:find("[ \"]" .. page:gsub("%p", "%%%0") .. "\"?\n") then
             complain("%s: not in the navigation of docs/mkdocs.yml", source)
         end
     end

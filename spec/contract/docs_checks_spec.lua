@@ -53,7 +53,7 @@ return Thing
         end
     end)
 
-    it("notice a tag that LDoc does not know, and a code that does not exist", function()
+    it("notice a tag that does not exist, and a code that does not exist", function()
         assert.same({ "Thing:run: @tretrun is no tag" }, problems_of(GOOD:gsub("@treturn true", "@tretrun true"), "run",
             { lost = true }))
         assert.same({ 'Thing:run: there is no code "lost"' }, problems_of(GOOD, "run", { found = true }))

@@ -47,7 +47,8 @@ typedef enum {
     ZKL_MAX_HOLD, /* the grant lasted for its max_hold */
     ZKL_NODE_EXISTS,
     ZKL_BAD_VERSION,
-    ZKL_NOT_EMPTY
+    ZKL_NOT_EMPTY,
+    ZKL_TLS_FAILED /* the TLS handshake, a certificate, or the option tls */
 } zkl_code;
 
 const char *zkl_code_name(zkl_code code);

@@ -31,6 +31,7 @@ const char *zkl_code_name(zkl_code code)
         [ZKL_NODE_EXISTS] = "node_exists",
         [ZKL_BAD_VERSION] = "bad_version",
         [ZKL_NOT_EMPTY] = "not_empty",
+        [ZKL_TLS_FAILED] = "tls_failed",
     };
     return names[code];
 }

@@ -86,6 +86,8 @@ static void *run(void *argument)
     zkl_registry_remove(&client->registration);
     zkl_engine_free(client->engine);
     client->engine = NULL;
+    zkl_tls_link_free(client->tls_link);
+    client->tls_link = NULL;
     zkl_handles_abandon(client);
     signal_end(client);
     pthread_mutex_unlock(&client->engine_mutex);
@@ -195,14 +197,58 @@ static char *shuffle_servers(const char *servers)
     return copy;
 }
 
-static bool make_engine(zkl_client *client, const zkl_client_options *options)
+/* --- TLS ----------------------------------------------------------------------------------------------------------- */
+
+/* Returns false if there is to be TLS and it cannot be; `message` and *code then say why. */
+static bool make_tls_link(zkl_client *client, const zkl_client_options *options, const char *servers, char *message,
+                          zkl_code *code)
 {
-    char *servers = shuffle_servers(options->servers);
-    if (servers == NULL) {
+    if (options->tls == NULL) {
+        return true;
+    }
+    bool first;
+    client->tls_link = zkl_tls_link_new(options->tls, servers, options->session_timeout_ms, message, code, &first);
+    if (client->tls_link == NULL) {
         return false;
     }
+    if (first) {
+        /* Again: exit() calls it before anything that OpenSSL itself, or the program for it, has registered. */
+        atexit(close_all_at_exit);
+    }
+    if (!options->tls->verify) {
+        zkl_client_log(client, ZOO_LOG_LEVEL_WARN,
+                       "tls.verify is off: whoever can intercept connections can pose as a server and read everything");
+    }
+    return true;
+}
+
+static void tls_closing(void *context)
+{
+    const zkl_client *client = context;
+    if (client->tls_link != NULL) {
+        zkl_tls_link_closing(client->tls_link);
+    }
+}
+
+static void tls_closed(void *context)
+{
+    const zkl_client *client = context;
+    if (client->tls_link != NULL) {
+        zkl_tls_link_closed(client->tls_link);
+    }
+}
+
+static const char *tls_problem(void *context, zkl_code *code)
+{
+    const zkl_client *client = context;
+    return client->tls_link != NULL ? zkl_tls_link_problem(client->tls_link, code) : NULL;
+}
+
+static bool make_engine(zkl_client *client, const zkl_client_options *options, const char *servers)
+{
     zkl_engine_config config = {
         .servers = servers,
+        .addresses = client->tls_link != NULL ? zkl_tls_link_addresses(client->tls_link) : NULL,
         .session_timeout_ms = options->session_timeout_ms,
         .lease = options->lease,
         .auths = options->auths,
@@ -218,23 +264,32 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
         .log = zkl_client_log,
         .sending = zkl_turn_sending,
         .sent = zkl_turn_sent,
+        .closing = tls_closing,
+        .closed = tls_closed,
+        .problem = tls_problem,
         .hold_over = zkl_handle_hold_over,
     };
     client->engine = zkl_engine_new(&config, &host);
-    zkl_free(servers);
     return client->engine != NULL;
 }
 
-zkl_client *zkl_client_open(const zkl_client_options *options, char *message)
+zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zkl_code *code)
 {
+    zkl_code unwanted;
+    code = code != NULL ? code : &unwanted;
+    *code = ZKL_FAILED;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_up_process);
     zkl_client *client = zkl_client_new(options, message);
     if (client == NULL) {
         return NULL;
     }
-    if (!make_engine(client, options)) {
-        snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client");
+    char *servers = shuffle_servers(options->servers);
+    snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless another message is written below */
+    bool made = servers != NULL && make_tls_link(client, options, servers, message, code) &&
+                make_engine(client, options, servers);
+    zkl_free(servers);
+    if (!made) {
         goto fail;
     }
     zkl_registry_add(&client->registration, client);

@@ -18,6 +18,7 @@
 #define ZKLOCK_CLIENT_H
 
 #include "engine/engine.h"
+#include "tls_options.h"
 
 typedef struct zkl_client zkl_client;
 typedef struct zkl_handle zkl_handle;
@@ -29,6 +30,7 @@ typedef struct {
     bool log; /* collect log lines for zkl_client_next_log; if false they are dropped */
     const zkl_auth *auths;
     int32_t auth_count;
+    const zkl_tls_options *tls; /* NULL: without TLS */
 } zkl_client_options;
 
 /* Room for any message that comes with a code. */
@@ -36,9 +38,10 @@ typedef struct {
 
 /*
  * Starts a client and returns it with one reference. It begins to connect at once; the call does not wait for that. Returns NULL if
- * the system refuses memory, pipes or a thread; `message` (ZKL_MESSAGE_SIZE bytes) then says which.
+ * the system refuses memory, pipes or a thread, or if the options of TLS or their files are wrong; `message` (ZKL_MESSAGE_SIZE bytes)
+ * and *code then say which. `code`: NULL if it is not wanted.
  */
-zkl_client *zkl_client_open(const zkl_client_options *options, char *message);
+zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zkl_code *code);
 
 /* Begins to close the client: see zkl_engine_close. The state becomes ZKL_STATE_CLOSED when the session is closed. Idempotent. */
 void zkl_client_close(zkl_client *client);
@@ -78,7 +81,7 @@ void zkl_client_catch_up(zkl_client *client);
  * Lets requests go out together, in one segment: those that many callers send in one turn of an event loop. zkl_client_hold
  * returns true if that is worth while: many replies are due, and the latest requests came together. The requests that follow are
  * then held back until zkl_client_push, which the caller must call before its event loop sleeps. Any turn of another thread, and
- * any call that has to wait, sends them earlier. The kernel sends them after 200 ms.
+ * any call that has to wait, sends them earlier. The kernel sends them after 200 ms. With TLS, the turn of the next reply does.
  */
 bool zkl_client_hold(zkl_client *client);
 void zkl_client_push(zkl_client *client);

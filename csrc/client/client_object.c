@@ -14,6 +14,7 @@ static void free_client(zkl_client *client)
     zkl_alarm_close(&client->poll_owner.alarm);
     zkl_notify_socket_close(&client->notifications.socket);
     zkl_log_close(&client->log);
+    zkl_tls_link_free(client->tls_link);
     zkl_life_free(&client->life);
     pthread_mutex_destroy(&client->mutex);
     pthread_mutex_destroy(&client->engine_mutex);

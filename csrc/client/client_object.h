@@ -10,6 +10,8 @@
  *   published.c      what callers may read without the engine: state, figures
  *   notifications.c  the handles that their owners should look at; notify_socket.c: a socket for that, for nginx
  *   log.c            log lines, of the engine and of the C client
+ *   tls_link.c       connects the C client to servers by TLS; tls_context.c: its settings; tls_library.c: OpenSSL; server_list.c: the
+ *                    servers in turns
  *   wake.c           wakes the I/O thread
  *   scope.c          the acquisitions of one nginx request, which end with it
  *   xid.c            the numbers that the C client gives to requests, of all clients of the process
@@ -39,6 +41,7 @@
 #include "poll_owner.h"
 #include "published.h"
 #include "registry.h"
+#include "tls_link.h"
 #include "wake.h"
 
 struct zkl_client {
@@ -49,6 +52,7 @@ struct zkl_client {
     zkl_registration registration;
     zkl_poll_owner poll_owner;
     zkl_server_socket socket;
+    zkl_tls_link *tls_link; /* engine_mutex; NULL without TLS, and once the I/O thread has ended */
     zkl_wake wake;
     zkl_handles handles;
     zkl_notifications notifications;

@@ -21,12 +21,14 @@
 
 /*
  * The C client sends each request in two pieces, the length first. Corking holds all pieces back until the turn is over. They then
- * go out together: in one segment, for which the server wakes up once.
+ * go out together: in one segment, for which the server wakes up once. A TLS link holds them back anyway, until it is flushed.
  */
 void zkl_turn_sending(void *context)
 {
     zkl_client *client = context;
-    if (!client->socket.corked && client->socket.fd >= 0) {
+    if (client->tls_link != NULL) {
+        client->socket.corked = true;
+    } else if (!client->socket.corked && client->socket.fd >= 0) {
         int on = 1;
         client->socket.corked = setsockopt(client->socket.fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0;
     }
@@ -44,13 +46,23 @@ void zkl_turn_sent(void *context)
  * Ends corking at the end of a turn. If the C client has closed the socket meanwhile, its number may belong to another socket;
  * uncorking that is harmless.
  */
-static void uncork(zkl_server_socket *socket)
+static void uncork(zkl_client *client)
 {
-    if (socket->corked) {
-        int off = 0;
-        socket->corked = false;
-        setsockopt(socket->fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+    if (!client->socket.corked) {
+        return;
     }
+    client->socket.corked = false;
+    if (client->tls_link != NULL) {
+        zkl_tls_link_flush(client->tls_link);
+    } else {
+        int off = 0;
+        setsockopt(client->socket.fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+    }
+}
+
+struct pollfd zkl_client_link_poll(const zkl_client *client)
+{
+    return client->tls_link != NULL ? zkl_tls_link_poll(client->tls_link) : (struct pollfd){.fd = -1};
 }
 
 /* Does what ends each turn, and each call that may have sent something. */
@@ -67,14 +79,14 @@ static void finish(zkl_client *client, bool silently)
 
 void zkl_client_end_turn(zkl_client *client, bool silently)
 {
-    uncork(&client->socket);
+    uncork(client);
     finish(client, silently);
 }
 
 void zkl_client_end_call(zkl_client *client)
 {
     if (!atomic_load(&client->socket.held)) {
-        uncork(&client->socket);
+        uncork(client);
     }
     finish(client, false);
 }
@@ -104,7 +116,7 @@ void zkl_client_push(zkl_client *client)
         bool single = client->socket.held_back < 2;
         atomic_store_explicit(&client->socket.unheld, single ? LEFT_OUT : 0, memory_order_relaxed);
         client->socket.held_back = 0;
-        uncork(&client->socket);
+        uncork(client);
         pthread_mutex_unlock(&client->engine_mutex);
     } else {
         zkl_client_wake(client); /* the I/O thread's next turn ends corking */
@@ -115,6 +127,9 @@ void zkl_client_push(zkl_client *client)
 static void prepare(zkl_client *client, zkl_poll *wanted)
 {
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
+    if (client->tls_link != NULL) {
+        zkl_tls_link_prepare(client->tls_link, wanted, zkl_engine_may_call(client->engine));
+    }
     if (wanted->must_disconnect) {
         shutdown(wanted->fd, SHUT_RDWR);
     }
@@ -131,8 +146,14 @@ static void prepare(zkl_client *client, zkl_poll *wanted)
  * it is prepared before each packet. Where no more has arrived, that costs a read in vain. So nothing is tried if no reply is due, or
  * a moment after replies have come one by one.
  */
-void zkl_client_read(zkl_client *client, short revents)
+void zkl_client_read(zkl_client *client, const struct pollfd *polled, const struct pollfd *link)
 {
+    /* The thread has not held engine_mutex while it polled: the socket may be another one, with another number. */
+    bool current = client->socket.fd == polled->fd;
+    short revents = current ? polled->revents : 0;
+    if (client->tls_link != NULL && zkl_tls_link_process(client->tls_link, link->revents) && current) {
+        revents |= POLLIN;
+    }
     zkl_engine_process(client->engine, zkl_clock(), revents);
     if (client->socket.singles > 0) {
         client->socket.singles--;
@@ -154,7 +175,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
     zkl_handles_run(client);
     zkl_handles_expire(client);
-    uncork(&client->socket); /* at once: what follows takes no longer than the server needs */
+    uncork(client); /* at once: what follows takes no longer than the server needs */
     if (!zkl_engine_may_call(client->engine)) {
         zkl_client_publish(client, by_caller); /* resolving a name, in the next call, may take long */
         if (by_caller) {

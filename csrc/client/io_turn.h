@@ -2,6 +2,7 @@
 #ifndef ZKLOCK_CLIENT_IO_TURN_H
 #define ZKLOCK_CLIENT_IO_TURN_H
 
+#include <poll.h>
 #include <stdatomic.h>
 
 #include "client.h"
@@ -9,7 +10,7 @@
 /* The C client's socket. */
 typedef struct {
     int fd;                 /* engine_mutex: as of the latest zkl_engine_prepare, or -1 */
-    bool corked;            /* engine_mutex: bytes for it are held back until the turn is over */
+    bool corked;            /* engine_mutex: bytes for it may be held back until the turn is over */
     int32_t singles;        /* engine_mutex: so many reads do not look for further packets */
     int32_t held_back;      /* engine_mutex: requests since the latest zkl_client_push while `held` */
     _Atomic int32_t unheld; /* any thread: so many calls of zkl_client_hold hold nothing back */
@@ -22,11 +23,14 @@ typedef struct {
  * thread because it may block; the function then returns false.
  */
 bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller);
+/* engine_mutex held. What to poll for the TLS link, beside the C client's socket; its fd is -1 if there is no such link. */
+struct pollfd zkl_client_link_poll(const zkl_client *client);
 /*
- * engine_mutex held. Passes the result of a poll to the engine: `revents` of the C client's socket. Reads on as long as replies have
- * arrived, up to a bound. The turn that follows tells the owner of all of them together.
+ * engine_mutex held. Passes the results of poll to the engine: of the C client's socket, as wanted by the latest turn, and of
+ * zkl_client_link_poll. Reads on as long as replies have arrived, up to a bound. The turn that follows tells the owner of all of them
+ * together.
  */
-void zkl_client_read(zkl_client *client, short revents);
+void zkl_client_read(zkl_client *client, const struct pollfd *polled, const struct pollfd *link);
 /*
  * engine_mutex held. Ends a turn that has nothing else to do: sends what was held back and publishes what changed. `silently`: no
  * byte is written for notifications.

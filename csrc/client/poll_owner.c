@@ -70,15 +70,18 @@ static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
 void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
 {
     client->poll_owner.sleeping_until = plan_sleep(client, wanted->wake_at);
-    struct pollfd fds[3] = {
+    bool owner = client->poll_owner.polled_by == ZKL_POLLED_BY_THREAD;
+    const struct pollfd nothing = {.fd = -1};
+    struct pollfd fds[4] = {
         {.fd = client->wake.pipe.ends[0], .events = POLLIN},
-        {.fd = client->poll_owner.polled_by == ZKL_POLLED_BY_THREAD ? wanted->fd : -1, .events = wanted->events},
+        {.fd = owner ? wanted->fd : -1, .events = wanted->events},
         {.fd = client->poll_owner.alarm.fd, .events = POLLIN},
+        owner ? zkl_client_link_poll(client) : nothing,
     };
     int timeout = zkl_poll_timeout(client->poll_owner.sleeping_until, zkl_clock());
     pthread_mutex_unlock(&client->engine_mutex);
-    if (poll(fds, 3, timeout) < 0) {
-        fds[0].revents = fds[1].revents = fds[2].revents = 0;
+    if (poll(fds, 4, timeout) < 0) {
+        fds[0].revents = fds[1].revents = fds[2].revents = fds[3].revents = 0;
     }
     pthread_mutex_lock(&client->engine_mutex);
     if (fds[0].revents != 0) {
@@ -87,7 +90,7 @@ void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
     if (fds[2].revents != 0) {
         zkl_alarm_read(&client->poll_owner.alarm);
     }
-    zkl_client_read(client, client->socket.fd == fds[1].fd ? fds[1].revents : 0);
+    zkl_client_read(client, &fds[1], &fds[3]);
 }
 
 /* engine_mutex held. Whether a caller may do the I/O thread's work: none of it will block. */
@@ -210,18 +213,21 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
     }
     client->notifications.quiet =
         NULL; /* the I/O thread may finish the work meanwhile, and must then wake the caller */
-    struct pollfd fds[2] = {{.fd = client->notifications.pipe.ends[0], .events = POLLIN},
-                            {.fd = wanted.fd, .events = wanted.events}};
+    struct pollfd fds[3] = {{.fd = client->notifications.pipe.ends[0], .events = POLLIN},
+                            {.fd = wanted.fd, .events = wanted.events},
+                            zkl_client_link_poll(client)};
     int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until), now);
     pthread_mutex_unlock(&client->engine_mutex);
-    int ready = poll(fds, 2, timeout);
+    int ready = poll(fds, 3, timeout);
     pthread_mutex_lock(&client->engine_mutex);
     if (client->engine == NULL) {
         return false;
     }
     client->notifications.quiet = subject;
-    bool readable = ready > 0 && client->socket.fd == wanted.fd;
-    zkl_engine_process(client->engine, zkl_clock(), readable ? fds[1].revents : 0);
+    if (ready < 0) {
+        fds[1].revents = fds[2].revents = 0;
+    }
+    zkl_client_read(client, &fds[1], &fds[2]);
     if (ready < 0) {
         zkl_client_turn(client, &wanted, true); /* a signal: the program must be able to handle it */
         return false;

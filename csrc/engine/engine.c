@@ -11,6 +11,7 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     }
     const zkl_session_config session_config = {
         .servers = config->servers,
+        .addresses = config->addresses,
         .session_timeout_ms = config->session_timeout_ms,
         .lease = config->lease,
         .auths = config->auths,
@@ -24,6 +25,9 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
         .log = host->log,
         .sending = host->sending,
         .sent = host->sent,
+        .closing = host->closing,
+        .closed = host->closed,
+        .problem = host->problem,
     };
     zkl_operations_init(&engine->operations, &engine->session);
     if (!zkl_session_init(&engine->session, &session_config, &session_host) ||

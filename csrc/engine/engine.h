@@ -36,14 +36,18 @@ typedef struct {
     void (*lease_changed)(void *context, int64_t valid_until);
     void (*state_changed)(void *context, zkl_state state, zkl_code code, const char *problem);
     void (*log)(void *context, int level, const char *message);
-    void (*sending)(void *context); /* NULL: not wanted */
-    void (*sent)(void *context);    /* NULL: not wanted */
-    zkl_hold_over_fn hold_over;     /* NULL: the driver does not change the end of a grant */
+    void (*sending)(void *context);                        /* NULL: not wanted */
+    void (*sent)(void *context);                           /* NULL: not wanted */
+    void (*closing)(void *context);                        /* NULL: not wanted */
+    void (*closed)(void *context);                         /* NULL: not wanted */
+    const char *(*problem)(void *context, zkl_code *code); /* NULL: the driver ends no connection of the C client */
+    zkl_hold_over_fn hold_over;                            /* NULL: the driver does not change the end of a grant */
 } zkl_host;
 
 /* The settings of an engine: those of zkl_session_config, and `random`. */
 typedef struct {
     const char *servers;
+    const char *addresses; /* NULL: the C client connects to `servers` */
     int32_t session_timeout_ms;
     bool lease;
     const zkl_auth *auths;

@@ -1,6 +1,8 @@
 /* The part of zklock.core for clients. */
 #include "lua_client.h"
 
+#include <string.h>
+
 #include "lua_field.h"
 #include "lua_handle.h"
 #include "lua_lock_spec.h"
@@ -354,9 +356,44 @@ static zkl_auth *check_auths(lua_State *L, int options, int32_t *count)
     return auths;
 }
 
+/* Returns the string in a field of the table at `index`, or NULL. The table keeps it alive. */
+static const char *field_string(lua_State *L, int index, const char *name)
+{
+    lua_getfield(L, index, name);
+    const char *text = lua_isnil(L, -1) ? NULL : luaL_checkstring(L, -1);
+    lua_pop(L, 1);
+    return text;
+}
+
+/* Reads options.tls into `tls`. Returns whether there is such a table. */
+static bool check_tls(lua_State *L, int options, zkl_tls_options *tls)
+{
+    lua_getfield(L, options, "tls");
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        return false;
+    }
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int table = lua_gettop(L);
+    const char *min_version = field_string(L, table, "min_version");
+    *tls = (zkl_tls_options){
+        .ca_file = field_string(L, table, "ca_file"),
+        .ca_path = field_string(L, table, "ca_path"),
+        .cert_file = field_string(L, table, "cert_file"),
+        .key_file = field_string(L, table, "key_file"),
+        .key_password = field_string(L, table, "key_password"),
+        .server_name = field_string(L, table, "server_name"),
+        .ciphers = field_string(L, table, "ciphers"),
+        .verify = field_flag(L, table, "verify", true),
+        .only_13 = min_version != NULL && strcmp(min_version, "1.3") == 0,
+    };
+    return true;
+}
+
 /*
- * core.open(servers, {session_timeout = ms, lease = bool, auth = {{scheme, credential}, …}, log = bool}) -> client
- *   | nil, message, code
+ * core.open(servers, {session_timeout = ms, lease = bool, auth = {{scheme, credential}, …}, log = bool,
+ *   tls = {ca_file =, ca_path =, cert_file =, key_file =, key_password =, server_name =, verify = bool, min_version =, ciphers =}})
+ *   -> client | nil, message, code
  */
 int core_open(lua_State *L)
 {
@@ -371,10 +408,13 @@ int core_open(lua_State *L)
         .log = field_flag(L, 2, "log", false),
     };
     options.auths = check_auths(L, 2, &options.auth_count);
+    zkl_tls_options tls;
+    options.tls = check_tls(L, 2, &tls) ? &tls : NULL;
     char message[ZKL_MESSAGE_SIZE] = "";
+    zkl_code code;
     zkl_client **box = push_box(L, CLIENT_TYPE);
-    *box = zkl_client_open(&options, message);
-    return *box != NULL ? 1 : push_failure(L, ZKL_FAILED, message);
+    *box = zkl_client_open(&options, message, &code);
+    return *box != NULL ? 1 : push_failure(L, code, message);
 }
 
 /* --- methods ------------------------------------------------------------------------------------------------------- */

@@ -75,6 +75,8 @@ bool zkl_session_init(zkl_session *session, const zkl_session_config *config, co
     session->host = *host;
     session->servers = zkl_copy(config->servers, strlen(config->servers));
     session->hosts = zkl_copy(config->servers, strcspn(config->servers, "/"));
+    const char *addresses = config->addresses != NULL ? config->addresses : config->servers;
+    session->addresses = zkl_copy(addresses, strlen(addresses));
     session->chroot_length = (int32_t)(strlen(config->servers) - strcspn(config->servers, "/"));
     session->asked_timeout_ms = config->session_timeout_ms;
     session->zookeeper_log = config->zookeeper_log;
@@ -82,7 +84,8 @@ bool zkl_session_init(zkl_session *session, const zkl_session_config *config, co
     session->state = ZKL_STATE_CONNECTING;
     zkl_lease_init(session, config->lease);
     zkl_requests_init(session);
-    return session->servers != NULL && session->hosts != NULL && copy_auths(session, config);
+    return session->servers != NULL && session->addresses != NULL && session->hosts != NULL &&
+           copy_auths(session, config);
 }
 
 void zkl_session_free(zkl_session *session)
@@ -94,6 +97,7 @@ void zkl_session_free(zkl_session *session)
     }
     zkl_free(session->auths);
     zkl_free(session->hosts);
+    zkl_free(session->addresses);
     zkl_free(session->servers);
 }
 
@@ -349,8 +353,14 @@ static void close_handle(zkl_session *session)
         enter(session, ZKL_SESSION_OVER); /* so that completions that come from inside the close send nothing new */
     }
     session->disconnect = ZKL_DISCONNECT_NONE;
+    if (session->host.closing != NULL) {
+        session->host.closing(session->host.context);
+    }
     zookeeper_close(handle);
     session->handle = NULL;
+    if (session->host.closed != NULL) {
+        session->host.closed(session->host.context);
+    }
     zkl_heartbeat_verify_next(session); /* no node can be verified any more: ends the heartbeats */
     enter(session, ZKL_SESSION_NONE);
     zkl_requests_closed(session);
@@ -362,7 +372,7 @@ static bool open_handle(zkl_session *session)
     /* The C client must not shuffle: it would reseed random() of the whole process. The driver shuffles the list instead. */
     zoo_deterministic_conn_order(1);
     errno = 0;
-    session->handle = zookeeper_init2(session->servers, on_session_event, session->asked_timeout_ms, NULL, session,
+    session->handle = zookeeper_init2(session->addresses, on_session_event, session->asked_timeout_ms, NULL, session,
                                       ZOO_NO_LOG_CLIENTENV, session->zookeeper_log);
     if (session->handle == NULL) {
         int error = errno;
@@ -397,13 +407,19 @@ static void note_problem(zkl_session *session, int rc, int error)
         return;
     }
     note_miss(session);
-    if (rc == ZOPERATIONTIMEOUT) {
+    zkl_code code = ZKL_DISCONNECTED;
+    const char *problem = session->host.problem != NULL ? session->host.problem(session->host.context, &code) : NULL;
+    if (problem != NULL) {
+        set_state(session, session->state, code, "%s", problem);
+    } else if (rc == ZOPERATIONTIMEOUT) {
         set_state(session, session->state, ZKL_DISCONNECTED, "no server of '%s' answers", session->hosts);
     } else if (error != 0 && error != EAGAIN && error != EHOSTDOWN) {
         set_state(session, session->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", session->hosts,
                   strerror(error));
     } else if (error == EHOSTDOWN) {
-        set_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection", session->hosts);
+        bool plain = strcmp(session->addresses, session->servers) == 0;
+        set_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection%s", session->hosts,
+                  plain && session->session_id == 0 ? "; if this is a port for TLS, see the option tls" : "");
     }
 }
 
@@ -439,6 +455,11 @@ void zkl_session_give_up(zkl_session *session)
     session_over(session, "no server has taken the session back for three times its timeout");
     set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
               session->hosts);
+}
+
+int64_t zkl_session_tries_end_at(const zkl_session *session)
+{
+    return session->renewed_at != 0 ? session->renewed_at + ZKL_TRIES_WAIT : ZKL_NEVER;
 }
 
 void zkl_session_end_tries(zkl_session *session)
@@ -497,6 +518,12 @@ static void ask_interest(zkl_session *session, zkl_poll *poll)
 }
 
 /* --- turns --------------------------------------------------------------------------------------------------------- */
+
+int64_t zkl_session_probe_at(const zkl_session *session)
+{
+    bool again = session->life == ZKL_SESSION_PROBING && !zkl_session_closing(session);
+    return again && session->lease.checks_flying == 0 ? session->lease.check_at : ZKL_NEVER;
+}
 
 void zkl_session_probe_again(zkl_session *session)
 {

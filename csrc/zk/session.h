@@ -86,7 +86,8 @@ typedef struct {
 
 /* The settings of a session. */
 typedef struct {
-    const char *servers;        /* "h1:2181,h2:2181/chroot" */
+    const char *servers;   /* "h1:2181,h2:2181/chroot" */
+    const char *addresses; /* what the C client connects to in place of them, with the same chroot; NULL: `servers` */
     int32_t session_timeout_ms; /* requested; the server decides */
     bool lease;                 /* false: a grant needs no lease, and lasts until the end of the session is known */
     const zkl_auth *auths;
@@ -110,6 +111,11 @@ typedef struct {
     void (*sending)(void *context);
     /* The C client has accepted or refused the request. Called once after each `sending`. NULL: not wanted. */
     void (*sent)(void *context);
+    /* Before and after zookeeper_close. NULL: not wanted. */
+    void (*closing)(void *context);
+    void (*closed)(void *context);
+    /* Returns why the driver has ended the C client's connection, and the code for it; NULL if it has not. NULL: it never does. */
+    const char *(*problem)(void *context, zkl_code *code);
 } zkl_session_host;
 
 /* The session calls these functions of the modules above it, in the order of its list of listeners. NULL: not wanted. */
@@ -165,7 +171,8 @@ struct zkl_session {
     zkl_session_host host;
     zkl_listening listeners[ZKL_MOST_LISTENERS + 1];
     char *servers;
-    char *hosts; /* `servers` without the chroot, for messages */
+    char *addresses; /* what the C client connects to */
+    char *hosts;     /* `servers` without the chroot, for messages */
     zkl_auth *auths;
     int32_t auth_count;
     int32_t chroot_length; /* in bytes; the C client puts the chroot before each path that it sends */
@@ -264,17 +271,10 @@ void zkl_session_notice_loss(zkl_session *session);
 int64_t zkl_session_given_up_at(const zkl_session *session);
 void zkl_session_give_up(zkl_session *session);
 /* Tries that wait for a new session are answered. */
-static inline int64_t zkl_session_tries_end_at(const zkl_session *session)
-{
-    return session->renewed_at != 0 ? session->renewed_at + ZKL_TRIES_WAIT : ZKL_NEVER;
-}
+int64_t zkl_session_tries_end_at(const zkl_session *session);
 void zkl_session_end_tries(zkl_session *session);
 /* The probe is sent again: it could not be sent, or its answer decided nothing (throttled, say). */
-static inline int64_t zkl_session_probe_at(const zkl_session *session)
-{
-    bool again = session->life == ZKL_SESSION_PROBING && !zkl_session_closing(session);
-    return again && session->lease.checks_flying == 0 ? session->lease.check_at : ZKL_NEVER;
-}
+int64_t zkl_session_probe_at(const zkl_session *session);
 void zkl_session_probe_again(zkl_session *session);
 /* The requests of zkl_try_later are tried again. */
 static inline int64_t zkl_session_retry_at(const zkl_session *session)

@@ -63,7 +63,7 @@ function Client.new(handle, servers, adapter, settings)
         _attempts = setmetatable({}, { __mode = "kv" }),
         _identity = settings.identity,
         _acl = settings.acl,
-        _has_auth = settings.auth ~= nil,
+        _has_auth = settings.auth ~= nil or (settings.tls or {}).cert_file ~= nil,
         _session_timeout = settings.session_timeout,
         _log = settings.log,
         _lock_groups = LockGroups.new(),
@@ -241,19 +241,26 @@ function Client:_run_callback(what, fn, ...)
     end
 end
 
+--- Passes a line to `log`, if there is one.
+function Client:_say(level, text)
+    local log = self._log
+    if log then
+        local ok, problem = pcall(log, level, text)
+        if not ok then
+            warn("zklock: the callback log raised: " .. tostring(problem))
+        end
+    end
+end
+
 --- Passes to `log` the log lines that C has collected.
 function Client:_drain_log()
-    local log = self._log
-    if not log then
+    if not self._log then
         return
     end
     local handle = self._core
     local level, message = handle:next_log()
     while level do
-        local ok, problem = pcall(log, LEVELS[level] or "debug", message)
-        if not ok then
-            warn("zklock: the callback log raised: " .. tostring(problem))
-        end
+        self:_say(LEVELS[level] or "debug", message)
         level, message = handle:next_log()
     end
 end
@@ -301,7 +308,9 @@ local function await_connection(client, timeout)
         if decided == nil then
             return nil, message, code
         elseif not decided then
-            return nil, client:_unreachable(format("no connection within %g s", timeout)), "disconnected"
+            local _, _, why = client._core:state()
+            return nil, client:_unreachable(format("no connection within %g s", timeout)),
+                why == "tls_failed" and why or "disconnected"
         end
         state, problem, problem_code = client._core:state()
         if state == "connected" and problem_code == nil then
@@ -472,7 +481,8 @@ local NONE = {}
 -- @treturn table the settings; or nil and what is wrong
 local function read_settings(client, given, schema)
     local settings, wrong = options.read(given, schema)
-    wrong = wrong or options.creator_problem(settings.acl, client._has_auth, "when the client was opened without auth")
+    wrong = wrong or options.creator_problem(settings.acl, client._has_auth,
+        "when the client was opened without auth or tls.cert_file")
     if wrong then
         return nil, wrong
     end

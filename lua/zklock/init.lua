@@ -53,13 +53,10 @@ local function open(called, servers, settings)
     if not adapter then
         error(called .. wrong, 3)
     end
-    wrong = options.creator_problem(settings.acl, settings.auth, "without the option auth")
+    local known = settings.auth or settings.tls and settings.tls.cert_file
+    wrong = options.creator_problem(settings.acl, known, "without the option auth or tls.cert_file")
     if wrong then
         error(called .. wrong, 3)
-    end
-    if settings.tls then
-        return nil, core.features().tls and "zklock does not use the ZooKeeper C client's TLS yet" or
-            "the ZooKeeper C client here was built without TLS", "unsupported"
     end
     local able, message, code = true
     if adapter.prepare then
@@ -73,13 +70,19 @@ local function open(called, servers, settings)
         session_timeout = max(1, floor(settings.session_timeout * 1000)),
         lease = settings.lease,
         auth = settings.auth or {},
-        log = settings.log ~= nil
+        log = settings.log ~= nil,
+        tls = settings.tls
     })
     if not handle then
         return nil, message, code
     end
     settings.identity = settings.identity or core.default_identity()
     local client = Client.new(handle, normal_servers, adapter, settings)
+    local host = settings.auth and settings.auth[1] and not settings.tls and options.remote_host(normal_servers)
+    if host then
+        client:_say("warn", ("the credentials go to '%s' unencrypted: everyone on the way can read them; use the option tls")
+            :format(host))
+    end
     if settings.connect_timeout == 0 then
         return client
     end
@@ -108,14 +111,20 @@ end
 --   * `identity` the data of the client's nodes, which other clients see: default "host:pid".
 --   * `lease` default true; false: only the server decides whether a lock is held (docs/good-to-know.md).
 --   * `log` function(level, message) with level "error", "warn", "info" or "debug". Nothing is logged anywhere else.
---   * `tls` table: answered with the code "unsupported"; Debian's C client is built without TLS.
+--   * `tls` table: connects by TLS only (docs/security.md). `ca_file` and `ca_path`: the authorities whose certificates a server
+--     may have, a file in PEM or a directory as of `openssl rehash`; without both, those of the system. `cert_file`, `key_file`
+--     (default: `cert_file`) and `key_password`: this client's certificate. `server_name`: the name that the certificates of
+--     all servers must have; default: each server's name or address in `servers`. `verify` default true; false accepts every
+--     certificate. `min_version` "1.2" (default) or "1.3". `ciphers` names of OpenSSL's, separated by colons. The files are
+--     read for each connection.
 --
 -- @tparam string servers "host:2181,host:2181/chroot"
 -- @tparam table|nil settings
 -- @treturn Client|nil
 -- @treturn string|nil message
 -- @treturn string|nil code: "disconnected" (no server answered, or not as ZooKeeper does), "no_node" (the chroot does not
---   exist), "auth_failed", "unsupported", "phase", "failed"
+--   exist), "auth_failed", "tls_failed" (the handshake, a certificate or a file), "unsupported" (there is no OpenSSL), "phase",
+--   "failed"
 -- @raise when servers or an option is malformed
 function zklock.connect(servers, settings)
     local client, message, code = open("zklock.connect: ", servers, settings)
@@ -124,6 +133,9 @@ end
 
 --- Clients that are shared: fingerprint of the arguments -> client.
 local shared = {}
+
+--- The options whose strings are kept only as hashes.
+local SECRET = { auth = true, key_password = true }
 
 --- How deep tables are nested in options: { auth = { { scheme = } } }. `open` refuses tables that are nested more deeply or
 -- contain themselves.
@@ -142,7 +154,7 @@ local function fingerprint(value, secret, depth)
     end
     local parts = {}
     for name, field in pairs(value) do
-        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or name == "auth", depth + 1))
+        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or SECRET[name], depth + 1))
     end
     sort(parts, options.precedes)
     return "{" .. concat(parts, ",") .. "}"

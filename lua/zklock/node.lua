@@ -107,7 +107,7 @@ function node.read_create(client, settings, in_transaction)
     elseif read.container and (read.ephemeral or read.sequential) then
         return nil, "option 'container' must not be true together with ephemeral or sequential"
     end
-    wrong = options.creator_problem(read.acl, client._has_auth, "when the client was opened without auth")
+    wrong = options.creator_problem(read.acl, client._has_auth, "when the client was opened without auth or tls.cert_file")
     if wrong then
         return nil, wrong
     end

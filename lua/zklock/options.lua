@@ -239,11 +239,46 @@ function options.adapter(value)
     return true, value
 end
 
+local TLS_EXPECTED = "a table with no other fields than ca_file, ca_path, cert_file, key_file, key_password, server_name, " ..
+    "verify, min_version, ciphers"
+
+local function is_text(value)
+    return type(value) == "string" and value ~= "" and not has_nul(value)
+end
+
+--- What the fields of the option `tls` must be: a check, and words for it.
+local TEXT = { is_text, "a string without a NUL" }
+local TLS_FIELDS = {
+    ca_file = TEXT, ca_path = TEXT, cert_file = TEXT, key_file = TEXT, key_password = TEXT, server_name = TEXT, ciphers = TEXT,
+    verify = { function(value)
+        return type(value) == "boolean"
+    end, "true or false" },
+    min_version = { function(value)
+        return value == "1.2" or value == "1.3"
+    end, '"1.2" or "1.3"' }
+}
+
+--- Settings of TLS. The files are read when a client is opened.
 function options.tls(value)
     if type(value) ~= "table" then
         return false, "a table"
     end
-    return true, value
+    local settings = {}
+    for name, field in pairs(value) do
+        local rule = TLS_FIELDS[name]
+        if not rule then
+            return false, TLS_EXPECTED
+        elseif not rule[1](field) then
+            return false, format("a table whose %s is %s", name, rule[2])
+        end
+        settings[name] = field
+    end
+    if not settings.cert_file and (settings.key_file or settings.key_password) then
+        return false, "a table with cert_file, if there is key_file or key_password"
+    elseif settings.verify == false and (settings.ca_file or settings.ca_path) then
+        return false, "a table without ca_file and ca_path, if verify is false"
+    end
+    return true, settings
 end
 
 -- Arguments -----------------------------------------------------------------------------------------------------------
@@ -299,6 +334,18 @@ function options.servers(servers)
         return nil, format("%s (the chroot: %s)", expected, problem)
     end
     return concat(addresses, ",") .. chroot
+end
+
+--- Returns the first host in a connection string, as options.servers returns it, that may be another machine; nil if all of them
+-- are this machine.
+function options.remote_host(servers)
+    for address in servers:match("^[^/]*"):gmatch("[^,]+") do
+        local host = address:match("^(.*):%d+$")
+        if host ~= "localhost" and host ~= "::1" and not host:find("^127%.%d+%.%d+%.%d+$") then
+            return host
+        end
+    end
+    return nil
 end
 
 --- Checks a lock's path.

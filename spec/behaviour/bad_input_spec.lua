@@ -52,7 +52,10 @@ describe("connect refuses", function()
         { "acl", { { scheme = "world", id = "anyone", perms = "rx" } } },
         { "acl", { { scheme = "world", perms = 31 } } },
         { "identity", "" }, { "identity", 7 }, { "identity", "a\0b" }, { "identity", ("x"):rep(1025) },
-        { "lease", 1 }, { "lease", "yes" }, { "log", "stderr" }, { "tls", true }
+        { "lease", 1 }, { "lease", "yes" }, { "log", "stderr" }, { "tls", true },
+        { "tls", { "ca.pem" } }, { "tls", { cafile = "ca.pem" } }, { "tls", { ca_file = "" } }, { "tls", { ca_file = "a\0b" } },
+        { "tls", { ca_file = 5 } }, { "tls", { verify = 0 } }, { "tls", { min_version = "1.1" } }, { "tls", { min_version = 1.2 } },
+        { "tls", { key_file = "key.pem" } }, { "tls", { key_password = "x" } }, { "tls", { verify = false, ca_file = "ca.pem" } }
     }
     for index, case in ipairs(options) do
         it(("a wrong %s (%d)"):format(case[1], index), function()
@@ -126,22 +129,21 @@ describe("shared refuses", function()
         end, "zklock.shared: ", "option 'acl' must be")
         local list = {}
         list[1], list[2] = list, list
-        for _, name in ipairs({ "acl", "auth" }) do
+        for _, name in ipairs({ "acl", "auth", "tls" }) do
             mistake(function()
                 shared("h", { [name] = list })
             end, "zklock.shared: ", "option '" .. name .. "' must be")
         end
-        local client, _, code = zklock.shared("h", { tls = list })
-        assert.same({ nil, "unsupported" }, { client, code })
     end)
 end)
 
 describe("connect answers", function()
-    it("unsupported when tls is requested, instead of connecting without TLS", function()
-        local client, message, code = zklock.connect("127.0.0.1:1", { tls = {}, connect_timeout = 0 })
-        assert.is_nil(client)
-        assert.truthy(message:find("TLS", 1, true))
-        assert.equal("unsupported", code)
+    it("tls_failed for a file that cannot be read, instead of connecting without TLS", function()
+        for _, open in ipairs({ zklock.connect, zklock.shared }) do
+            local client, message, code = open("127.0.0.1:1", { tls = { ca_file = "/nonexistent" } })
+            assert.same({ nil, "tls_failed" }, { client, code })
+            assert.equal("cannot read '/nonexistent' of the option tls.ca_file: No such file or directory", message)
+        end
     end)
 end)
 

@@ -288,7 +288,7 @@ describe("the servers of resty.zklock", function()
         mistake(function() module.connect { servers = ":::" } end, "resty.zklock.connect: servers must be")
         mistake(function() module.connect { servers = "a", tmeout = 5 } end, "resty.zklock.connect: unknown option 'tmeout'")
         mistake(function() module.connect { servers = "a", prefix = "x" } end, "resty.zklock.connect: option 'prefix': bad path")
-        local ok, message, code = module.connect { servers = "a", tls = {} }
-        assert.same({ nil, "unsupported" }, { ok, code }, message)
+        local ok, message, code = module.connect { servers = "a", tls = { ca_file = "/nonexistent" } }
+        assert.same({ nil, "tls_failed" }, { ok, code }, message)
     end)
 end)

@@ -116,6 +116,34 @@ describe("zklock takes its settings", function()
     end)
 end)
 
+describe("zklock connects by TLS", function()
+    after_each(fixture.clean)
+
+    local function assert_refused(problem, variables, words)
+        local result = run(variables, words)
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find(problem, 1, true), result.errors)
+        assert.is_nil(result.errors:find("hunter2", 1, true))
+    end
+
+    it("with settings from options, the environment and files, and not without TLS if they cannot be used", function()
+        assert_refused("cannot read '/none/ca' of the option tls.ca_file", {}, { "--tls-ca-file", "/none/ca" })
+        assert_refused("cannot read '/none/ca' of the option tls.ca_file", { "ZKLOCK_TLS_CA_FILE=/none/ca" })
+        assert_refused("cannot read '/none/cert' of the option tls.cert_file",
+            { "ZKLOCK_CONFIG=" .. write("zklock.lua", 'return { tls_cert_file = "/none/cert", tls_key_password = "hunter2" }') })
+        assert_refused("closed the connection during the TLS handshake", {}, { "--tls", "--connect-timeout", "1" })
+        assert_refused("closed the connection during the TLS handshake", { "ZKLOCK_TLS=yes" }, { "--connect-timeout", "1" })
+    end)
+
+    it("unless the settings contradict each other, or other users may read the password of the key", function()
+        assert_refused("tls is off, and other settings of TLS are set", { "ZKLOCK_TLS=no" }, { "--tls-ca-file", "/none/ca" })
+        assert_refused('must be "yes" or "no"', { "ZKLOCK_TLS=perhaps" })
+        assert_refused("min_version is", {}, { "--tls-min-version", "1.1" })
+        assert_refused("chmod 600", { "ZKLOCK_CONFIG=" .. write("zklock.lua", 'return { tls_key_password = "hunter2" }', "644") })
+        assert.equal(0, run({ "ZKLOCK_TLS=no" }).status)
+    end)
+end)
+
 describe("zklock", function()
     after_each(fixture.clean)
 

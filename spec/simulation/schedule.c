@@ -208,7 +208,11 @@ void open_client(client *of)
     char servers[64];
     const char *list = run.options.servers == 1 ? "h1:2181" : "h1:2181,h2:2181,h3:2181";
     snprintf(servers, sizeof(servers), "%s%s", list, run.prefix);
-    zkl_host host = {of, acquisition_changed, lease_changed, state_changed, log_line, NULL, NULL, NULL};
+    zkl_host host = {.context = of,
+                     .acquisition_changed = acquisition_changed,
+                     .lease_changed = lease_changed,
+                     .state_changed = state_changed,
+                     .log = log_line};
     zkl_engine_config config = {.servers = servers,
                                 .session_timeout_ms =
                                     (int32_t)(run.timeout / SIM_MILLISECOND * (1 + (int64_t)run.seed % 2)),

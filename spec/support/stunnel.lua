@@ -1,5 +1,6 @@
 --- support.stunnel: TLS for connections to ZooKeeper, by stunnel, with new certificates.
 
+local certificates = require "spec.support.certificates"
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
@@ -15,28 +16,17 @@ function stunnel.is_there()
     return select(2, cluster.run({ "sh", "-c", "command -v stunnel4 && command -v openssl" })) == 0
 end
 
-local function openssl(directory, arguments)
-    local output, status = cluster.run({ "sh", "-c", ("cd %s && openssl %s"):format(directory, arguments) })
-    assert(status == 0, output)
-end
-
 --- Makes a directory with two authorities, "ours" and "foreign", and a certificate of each for "server" and "client":
 -- <authority>-ca.pem, <authority>-<name>.pem, <authority>-<name>.key. The server's is for zookeeper.example.
 function stunnel.make_certificates()
-    local directory = files.make_directory()
+    local made = certificates.new()
     for _, authority in ipairs({ "ours", "foreign" }) do
-        openssl(directory, ("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=%s " ..
-            "-keyout %s-ca.key -out %s-ca.pem"):format(authority, authority, authority))
+        made:add_authority(authority)
         for _, name in ipairs({ "server", "client" }) do
-            local stem = authority .. "-" .. name
-            openssl(directory, ("req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=%s -keyout %s.key " ..
-                "-out %s.csr"):format(name, stem, stem))
-            files.write(directory .. "/" .. stem .. ".ext", "subjectAltName=DNS:zookeeper.example\n")
-            openssl(directory, ("x509 -req -in %s.csr -CA %s-ca.pem -CAkey %s-ca.key -CAcreateserial -days 2 -extfile %s.ext " ..
-                "-out %s.pem"):format(stem, authority, authority, stem, stem))
+            made:add(authority .. "-" .. name, { authority = authority, subject = name })
         end
     end
-    return directory
+    return made.directory
 end
 
 --- Runs one tunnel from a free port of this machine to an address, until :stop() or the end of this process. `lines` are the lines

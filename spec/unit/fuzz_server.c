@@ -496,7 +496,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                       .lease = options % 4 != 0,
                                       .zookeeper_log = library_line,
                                       .random = {options, 7}};
-    const zkl_host host = {NULL, acquisition_changed, lease_changed, state_changed, log_line, NULL, NULL, NULL};
+    const zkl_host host = {.acquisition_changed = acquisition_changed,
+                           .lease_changed = lease_changed,
+                           .state_changed = state_changed,
+                           .log = log_line};
     now = 1000 * ZKL_SECOND;
     memset(holders, 0, sizeof holders);
     memset(jobs, 0, sizeof jobs);

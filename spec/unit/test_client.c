@@ -30,7 +30,7 @@ static zkl_client *open_client_for(int32_t session_timeout_ms)
     char message[ZKL_MESSAGE_SIZE];
     const zkl_client_options options = {
         .servers = servers, .session_timeout_ms = session_timeout_ms, .lease = true, .log = true};
-    zkl_client *client = zkl_client_open(&options, message);
+    zkl_client *client = zkl_client_open(&options, message, NULL);
     assert_non_null(client);
     return client;
 }

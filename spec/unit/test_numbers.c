@@ -65,7 +65,7 @@ static zkl_client *open_client(void)
 {
     char message[ZKL_MESSAGE_SIZE];
     const zkl_client_options options = {.servers = servers, .session_timeout_ms = 40000, .lease = true, .log = true};
-    zkl_client *client = zkl_client_open(&options, message);
+    zkl_client *client = zkl_client_open(&options, message, NULL);
     assert_non_null(client);
     return client;
 }

@@ -137,7 +137,7 @@ static zkl_client *new_client(void)
 {
     char message[ZKL_MESSAGE_SIZE];
     const zkl_client_options options = {.servers = "127.0.0.1:1", .session_timeout_ms = 4000, .lease = true};
-    zkl_client *client = zkl_client_open(&options, message);
+    zkl_client *client = zkl_client_open(&options, message, NULL);
     assert_non_null(client);
     return client;
 }

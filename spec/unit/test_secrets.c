@@ -87,7 +87,7 @@ static void leaves_no_credential_of_a_client(void **state)
         .auth_count = (int32_t)COUNT(auths),
     };
     char message[ZKL_MESSAGE_SIZE];
-    zkl_client *client = zkl_client_open(&options, message);
+    zkl_client *client = zkl_client_open(&options, message, NULL);
     assert_non_null(client);
     zkl_client_close(client);
     zkl_code code;

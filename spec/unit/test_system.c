@@ -128,7 +128,7 @@ static zkl_client *open_client(void)
     char address[300], message[ZKL_MESSAGE_SIZE];
     snprintf(address, sizeof address, NAME "%s", strchr(servers, ':'));
     const zkl_client_options options = {.servers = address, .session_timeout_ms = SESSION_MS, .lease = true};
-    zkl_client *client = zkl_client_open(&options, message);
+    zkl_client *client = zkl_client_open(&options, message, NULL);
     assert_non_null(client);
     return client;
 }

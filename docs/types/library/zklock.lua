@@ -20,13 +20,14 @@
 ---| "mismatch" # the semaphore was made for another number of permits, or the latch for another count
 ---| "no_auth" # the ACL forbids the operation
 ---| "auth_failed" # ZooKeeper refused the credentials
+---| "tls_failed" # a TLS handshake failed, a certificate is not accepted, or a file of the option tls cannot be used
 ---| "no_node" # the node, or the chroot of the server list, does not exist
 ---| "node_exists" # the node exists already
 ---| "bad_version" # the node has another version
 ---| "not_empty" # the node has children
 ---| "exhausted" # the directory's sequence numbers are used up, or the servers have given a number twice
 ---| "forked" # the client belongs to the parent process
----| "unsupported" # TLS: the C client is built without it; a callback: nginx runs with lua_code_cache off
+---| "unsupported" # TLS: there is no OpenSSL; a callback: nginx runs with lua_code_cache off
 ---| "phase" # the event loop's adapter cannot wait where the call was made
 ---| "failed" # anything else; the message says what
 
@@ -82,7 +83,18 @@
 ---@field identity? string the client's name, written into its nodes for other clients, 1 to 1024 bytes; default: "host:pid"
 ---@field lease? boolean false: a lock counts as held until the server reports the end of the session; default: true
 ---@field log? zklock.Log
----@field tls? table answered with "unsupported"
+---@field tls? zklock.TlsSettings connect by TLS only; {}: with the authorities of the system
+
+---@class zklock.TlsSettings
+---@field ca_file? string file in PEM: the authorities whose certificates a server may have; default: those of the system
+---@field ca_path? string directory of such files, as of `openssl rehash`
+---@field cert_file? string file in PEM: this client's certificate, with the chain behind it
+---@field key_file? string file in PEM: its key; default: cert_file
+---@field key_password? string of the key
+---@field server_name? string the name that the servers' certificates must have; default: that in the list of servers
+---@field verify? boolean false: every certificate of a server is accepted; default: true
+---@field min_version? "1.2"|"1.3" default: "1.2"
+---@field ciphers? string names of OpenSSL's, separated by colons; default: OpenSSL's
 
 ---@class zklock.LockOptions
 ---@field reentrant? boolean the holder may acquire again, which is counted; default: false

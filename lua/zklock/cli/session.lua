@@ -92,7 +92,8 @@ function Session.connect(settings, context, limit)
         wait = new_adapter(self),
         identity = settings.identity,
         acl = settings.acl,
-        auth = settings.auth
+        auth = settings.auth,
+        tls = settings.tls
     }
     local ok, client, message, code = pcall(zklock.connect, settings.servers, options)
     if not ok and type(client) == "table" then

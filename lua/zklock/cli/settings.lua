@@ -42,6 +42,25 @@ end
 CHECKS.servers, CHECKS.identity, CHECKS.auth, CHECKS.auth_file = text, text, text, text
 CHECKS.session_timeout, CHECKS.connect_timeout = positive, positive
 
+--- The settings of TLS that are fields of zklock.connect's option `tls`: tls_ca_file is its ca_file.
+local TLS_FIELDS = { "ca_file", "ca_path", "cert_file", "key_file", "key_password", "server_name", "min_version", "ciphers" }
+for _, name in ipairs(TLS_FIELDS) do
+    CHECKS["tls_" .. name] = text
+end
+
+--- Settings that are credentials: not on the command line, and not in files that other users may read.
+local SECRET = { auth = true, tls_key_password = true }
+
+--- Whether there is TLS, of which nothing else may be set.
+function CHECKS.tls(value)
+    if value == true or value == "yes" then
+        return true
+    elseif value == false or value == "no" then
+        return false
+    end
+    return nil, 'must be "yes" or "no"'
+end
+
 function CHECKS.acl(value)
     if value ~= "open" and value ~= "creator" and value ~= "read" then
         return nil, 'must be "open", "creator" or "read"'
@@ -76,7 +95,7 @@ local function read_file(name, found)
         return nil, "cannot read the settings: " .. tostring(problem or values)
     elseif type(values) ~= "table" then
         return nil, format("%s must return a table", name)
-    elseif values.auth and process.others_may_read(name) then
+    elseif (values.auth or values.tls_key_password) and process.others_may_read(name) then
         return nil, format("%s contains credentials, and other users may read it: chmod 600 %s", name, name)
     end
     for key, value in pairs(values) do
@@ -129,6 +148,22 @@ local function read_auth(values)
     return { { scheme = scheme, credential = credential } }
 end
 
+--- Returns what zklock.connect takes as `tls`: nil without TLS, or nil and what is wrong.
+local function read_tls(values)
+    local tls
+    for _, name in ipairs(TLS_FIELDS) do
+        local value = values["tls_" .. name]
+        if value then
+            tls = tls or {}
+            tls[name] = value
+        end
+    end
+    if tls and values.tls == false then
+        return nil, "tls is off, and other settings of TLS are set: remove them, or tls"
+    end
+    return tls or values.tls and {} or nil
+end
+
 --- Adds the options of all subcommands that connect.
 function settings.define(parser)
     parser:option "--servers":argname "<host:port,…>":description "The servers of ZooKeeper, and a chroot if there is one."
@@ -137,17 +172,25 @@ function settings.define(parser)
     parser:option "--connect-timeout":argname "<seconds>":description "How long to wait for the first connection (10)."
     parser:option "--auth-file":argname "<file>":description "A file with scheme:credential, for example digest:user:password."
     parser:option "--acl":argname "<acl>":description "Of new nodes: open (the default), creator or read."
+    parser:flag "--tls":description "Connect by TLS, and trust the system's authorities. Not needed with another option of TLS."
+    parser:option "--tls-ca-file":argname "<file>":description "TLS: the authorities whose certificates the servers may have."
+    parser:option "--tls-ca-path":argname "<directory>":description "The same in a directory."
+    parser:option "--tls-cert-file":argname "<file>":description "TLS: the certificate to show to the servers."
+    parser:option "--tls-key-file":argname "<file>":description "Its key, unless it is in the same file."
+    parser:option "--tls-server-name":argname "<name>":description "TLS: the name in the servers' certificates."
+    parser:option "--tls-min-version":argname "<version>":description "TLS: 1.2 (the default) or 1.3."
+    parser:option "--tls-ciphers":argname "<names>":description "TLS: names of ciphers, separated by colons."
 end
 
 --- Returns all settings, checked.
 -- @tparam table arguments of the command line
--- @treturn table|nil servers, session_timeout, connect_timeout, identity, acl, auth; nil and what is wrong
+-- @treturn table|nil servers, session_timeout, connect_timeout, identity, acl, auth, tls; nil and what is wrong
 function settings.read(arguments)
     local found = {}
     for name in pairs(CHECKS) do
         local variable = "ZKLOCK_" .. name:upper()
         local set = os.getenv(variable)
-        if name ~= "auth" and arguments[name] ~= nil then
+        if not SECRET[name] and arguments[name] ~= nil then
             found[name] = { value = arguments[name], from = "--" .. name:gsub("_", "-") }
         elseif set and set ~= "" then
             found[name] = { value = set, from = variable }
@@ -174,13 +217,19 @@ function settings.read(arguments)
     if wrong then
         return nil, wrong
     end
+    local tls
+    tls, wrong = read_tls(values)
+    if wrong then
+        return nil, wrong
+    end
     return {
         servers = values.servers,
         session_timeout = values.session_timeout or SESSION_TIMEOUT,
         connect_timeout = values.connect_timeout or CONNECT_TIMEOUT,
         identity = values.identity,
         acl = values.acl or "open",
-        auth = auth
+        auth = auth,
+        tls = tls
     }
 end
 

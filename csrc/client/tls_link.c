@@ -1,0 +1,679 @@
+/* TLS link: connects the unchanged C client to a server by TLS. */
+#include "tls_link.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "server_list.h"
+
+/* One TLS record holds so many bytes at most. */
+#define RECORD 16384
+
+/* How long zkl_tls_link_closed waits for the server. */
+#define GOODBYE_WITHIN (ZKL_SECOND * 3 / 2)
+
+/* The C client pauses when it comes upon the end of its list. More addresses than this are of no use for that. */
+#define MOST_ADDRESSES 64
+
+/* How many connections to the listener the system keeps until they are closed. More are ignored, which does no harm. */
+#define BACKLOG 4
+
+/* docs/design.md has the table of the states, and `enter` makes every transition. */
+typedef enum {
+    ZKL_TLS_LINK_NONE,
+    ZKL_TLS_LINK_CONNECTING,
+    ZKL_TLS_LINK_HANDSHAKING,
+    ZKL_TLS_LINK_OPEN,
+    ZKL_TLS_LINK_BROKEN
+} zkl_tls_link_state;
+
+/* Bytes on their way: those from `from` on, `length` of them. */
+typedef struct {
+    int32_t from;
+    int32_t length;
+    char bytes[RECORD];
+} stretch;
+
+struct zkl_tls_link {
+    zkl_tls_settings settings;
+    zkl_server_list servers;
+    char *addresses;
+    int listener;
+    zkl_bio_method *method;
+    int64_t step;           /* how long the TCP connection, and the handshake, may take */
+    uint64_t files_version; /* zkl_tls_files_version at the latest connection: sessions belong to it */
+    zkl_tls_link_state state;
+    int64_t deadline; /* of CONNECTING and HANDSHAKING; else ZKL_NEVER */
+    int end;          /* ours of the socket pair; -1: there is none */
+    int fd;           /* the socket to the server; -1: there is none */
+    short events;     /* to poll `fd` for */
+    zkl_ssl_context *context;
+    zkl_ssl *ssl;
+    bool eof;     /* the server has ended the TCP stream */
+    bool fatal;   /* OpenSSL must not be called any more for this connection */
+    bool closing; /* between zkl_tls_link_closing and zkl_tls_link_closed */
+    int error;    /* errno of the latest failure to send or to receive; 0: none */
+    stretch up;   /* from the C client to the server, not encrypted */
+    stretch down; /* from the server to the C client, decrypted */
+    zkl_code code;
+    char problem[ZKL_MESSAGE_SIZE];
+};
+
+/* --- states -------------------------------------------------------------------------------------------------------- */
+
+static void enter(zkl_tls_link *link, zkl_tls_link_state next)
+{
+#define TO(state) (1U << ZKL_TLS_LINK_##state)
+    static const uint32_t legal[] = {
+        [ZKL_TLS_LINK_NONE] = TO(NONE) | TO(CONNECTING),
+        [ZKL_TLS_LINK_CONNECTING] = TO(HANDSHAKING) | TO(BROKEN) | TO(NONE),
+        [ZKL_TLS_LINK_HANDSHAKING] = TO(OPEN) | TO(BROKEN) | TO(NONE),
+        [ZKL_TLS_LINK_OPEN] = TO(BROKEN) | TO(NONE),
+        [ZKL_TLS_LINK_BROKEN] = TO(NONE),
+    };
+#undef TO
+    assert((legal[link->state] & 1U << next) != 0);
+    link->state = next;
+    bool limited = next == ZKL_TLS_LINK_CONNECTING || next == ZKL_TLS_LINK_HANDSHAKING;
+    link->deadline = limited ? zkl_clock() + link->step : ZKL_NEVER;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+}
+
+static void forget_session(zkl_tls_link *link, zkl_server *server)
+{
+    if (server->session != NULL) {
+        link->settings.library->SSL_SESSION_free(server->session);
+        server->session = NULL;
+    }
+}
+
+static void forget_sessions(zkl_tls_link *link)
+{
+    for (int32_t i = 0; i < link->servers.count; i++) {
+        forget_session(link, &link->servers.servers[i]);
+    }
+}
+
+/* Keeps the session of an established connection, so that the next handshake with this server is shorter. */
+static void keep_session(zkl_tls_link *link)
+{
+    const zkl_tls_library *tls = link->settings.library;
+    zkl_server *server = link->servers.current;
+    forget_session(link, server);
+    server->session = tls->SSL_get1_session(link->ssl);
+}
+
+/*
+ * Ends what there is of a connection. The sockets are shut down and not only closed: a child that the program has forked meanwhile may
+ * have a copy of them.
+ */
+static void drop(zkl_tls_link *link)
+{
+    const zkl_tls_library *tls = link->settings.library;
+    if (link->ssl != NULL) {
+        if (link->state == ZKL_TLS_LINK_OPEN && !link->fatal) {
+            tls->SSL_shutdown(link->ssl); /* tells the server that this is the end, and not a truncated stream */
+            keep_session(link);
+        }
+        tls->SSL_free(link->ssl);
+        link->ssl = NULL;
+    }
+    if (link->context != NULL) {
+        tls->SSL_CTX_free(link->context);
+        link->context = NULL;
+    }
+    tls->ERR_clear_error();
+    if (link->fd >= 0) {
+        shutdown(link->fd, SHUT_RDWR);
+    }
+    if (link->end >= 0) {
+        shutdown(link->end, SHUT_RDWR);
+    }
+    close_fd(&link->fd);
+    close_fd(&link->end);
+    link->events = 0;
+    link->eof = link->fatal = link->closing = false;
+    link->error = 0;
+    link->up.length = link->down.length = 0;
+}
+
+static void end_connection(zkl_tls_link *link)
+{
+    drop(link);
+    enter(link, ZKL_TLS_LINK_NONE);
+}
+
+static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(link->problem, sizeof link->problem, format, args);
+    va_end(args);
+    link->code = code;
+    if (link->state == ZKL_TLS_LINK_HANDSHAKING) {
+        forget_session(link, link->servers.current);
+    }
+    drop(link);
+    enter(link, ZKL_TLS_LINK_BROKEN);
+}
+
+static const char *server_text(const zkl_tls_link *link)
+{
+    return link->servers.current->text;
+}
+
+/* --- OpenSSL's way to the socket ----------------------------------------------------------------------------------- */
+
+/* Returns the result for OpenSSL of a call that failed with errno. */
+static int failed_io(zkl_tls_link *link, zkl_bio *bio, int flags)
+{
+    if (errno == EAGAIN || errno == EINTR) {
+        link->settings.library->BIO_set_flags(bio, flags | ZKL_BIO_FLAGS_SHOULD_RETRY);
+    } else {
+        link->error = errno;
+    }
+    return -1;
+}
+
+/* OpenSSL's own functions for sockets do not use MSG_NOSIGNAL: with them, SIGPIPE could end the program. */
+static int send_bytes(zkl_bio *bio, const char *bytes, int length)
+{
+    zkl_tls_link *link = zkl_tls_library_loaded()->BIO_get_data(bio);
+    link->settings.library->BIO_clear_flags(bio, ZKL_BIO_FLAGS_READ | ZKL_BIO_FLAGS_WRITE | ZKL_BIO_FLAGS_SHOULD_RETRY);
+    ssize_t sent = send(link->fd, bytes, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent >= 0 ? (int)sent : failed_io(link, bio, ZKL_BIO_FLAGS_WRITE);
+}
+
+static int receive_bytes(zkl_bio *bio, char *bytes, int size)
+{
+    zkl_tls_link *link = zkl_tls_library_loaded()->BIO_get_data(bio);
+    link->settings.library->BIO_clear_flags(bio, ZKL_BIO_FLAGS_READ | ZKL_BIO_FLAGS_WRITE | ZKL_BIO_FLAGS_SHOULD_RETRY);
+    ssize_t received = recv(link->fd, bytes, (size_t)size, MSG_DONTWAIT);
+    if (received < 0) {
+        return failed_io(link, bio, ZKL_BIO_FLAGS_READ);
+    }
+    link->eof = link->eof || received == 0;
+    return (int)received;
+}
+
+static long control_bytes(zkl_bio *bio, int command, long number, void *pointer)
+{
+    (void)bio;
+    (void)number;
+    (void)pointer;
+    return command == ZKL_BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+static zkl_bio_method *make_method(const zkl_tls_library *tls)
+{
+    zkl_bio_method *method = tls->BIO_meth_new(tls->BIO_get_new_index() | ZKL_BIO_TYPE_SOURCE_SINK, "zklock");
+    if (method != NULL) {
+        tls->BIO_meth_set_write(method, send_bytes);
+        tls->BIO_meth_set_read(method, receive_bytes);
+        tls->BIO_meth_set_ctrl(method, control_bytes);
+    }
+    return method;
+}
+
+/*
+ * All links of the process share one method, which stays until the process ends: the number of types is limited. Returns NULL if there is
+ * no memory.
+ */
+static zkl_bio_method *shared_method(const zkl_tls_library *tls)
+{
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    static zkl_bio_method *method;
+    pthread_mutex_lock(&making);
+    if (method == NULL) {
+        method = make_method(tls);
+    }
+    zkl_bio_method *made = method;
+    pthread_mutex_unlock(&making);
+    return made;
+}
+
+/* --- failures ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * Handles the result of a function of OpenSSL that did not succeed. Returns true if it is to be called again when `events` have
+ * happened, which it adds to link->events. Otherwise the link is BROKEN.
+ */
+static bool may_go_on(zkl_tls_link *link, int result)
+{
+    bool open = link->state == ZKL_TLS_LINK_OPEN;
+    int error = link->settings.library->SSL_get_error(link->ssl, result);
+    if (error == ZKL_SSL_ERROR_WANT_READ) {
+        return true;
+    }
+    if (error == ZKL_SSL_ERROR_WANT_WRITE) {
+        link->events |= POLLOUT;
+        return true;
+    }
+    const char *server = server_text(link);
+    link->fatal = error != ZKL_SSL_ERROR_ZERO_RETURN;
+    if (!open && (link->eof || link->error != 0)) {
+        fail(link, ZKL_TLS_FAILED,
+             "'%s' closed the connection during the TLS handshake; use the server's secureClientPort, and see its log",
+             server);
+    } else if (link->error != 0) {
+        fail(link, ZKL_DISCONNECTED, "the connection to '%s' is lost: %s", server, strerror(link->error));
+    } else if (link->eof || error == ZKL_SSL_ERROR_ZERO_RETURN) {
+        fail(link, ZKL_DISCONNECTED, "'%s' closed the connection", server);
+    } else {
+        char message[ZKL_MESSAGE_SIZE];
+        zkl_tls_explain(&link->settings, link->ssl, server, message, sizeof message);
+        fail(link, ZKL_TLS_FAILED, "%s", message);
+    }
+    return false;
+}
+
+/* --- moving bytes -------------------------------------------------------------------------------------------------- */
+
+static void consume(stretch *bytes, int32_t count)
+{
+    bytes->from += count;
+    bytes->length -= count;
+}
+
+/* OPEN. From the server to the C client, until nothing comes or the C client's buffer is full. Returns whether a byte came through. */
+static bool move_down(zkl_tls_link *link)
+{
+    stretch *down = &link->down;
+    bool moved = false;
+    for (;;) {
+        if (down->length == 0) {
+            link->settings.library->ERR_clear_error();
+            int count = link->settings.library->SSL_read(link->ssl, down->bytes, sizeof down->bytes);
+            if (count <= 0) {
+                may_go_on(link, count);
+                return moved;
+            }
+            down->from = 0;
+            down->length = count;
+        }
+        ssize_t sent = send(link->end, down->bytes + down->from, (size_t)down->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0) {
+            return moved; /* full: the C client reads first. Or the C client has closed its end: move_up finds that out. */
+        }
+        consume(down, (int32_t)sent);
+        moved = true;
+    }
+}
+
+/* OPEN. Handles the result of SSL_write. If the server has closed the connection, it may have said why. */
+static void not_written(zkl_tls_link *link, int result)
+{
+    int error = link->error;
+    if (error == 0) {
+        may_go_on(link, result);
+        return;
+    }
+    link->error = 0;
+    move_down(link);
+    if (link->state == ZKL_TLS_LINK_OPEN) {
+        link->fatal = true;
+        fail(link, ZKL_DISCONNECTED, "the connection to '%s' is lost: %s", server_text(link), strerror(error));
+    }
+}
+
+/* OPEN. From the C client to the server, until nothing is left or the server's buffer is full. Returns how many bytes were taken. */
+static int64_t move_up(zkl_tls_link *link)
+{
+    stretch *up = &link->up;
+    int64_t taken = 0;
+    for (;;) {
+        if (up->length == 0) {
+            ssize_t received = recv(link->end, up->bytes, sizeof up->bytes, MSG_DONTWAIT);
+            if (received == 0 && !link->closing) {
+                end_connection(link); /* the C client has closed its socket */
+            }
+            if (received <= 0) {
+                return taken;
+            }
+            up->from = 0;
+            up->length = (int32_t)received;
+            taken += received;
+        }
+        link->settings.library->ERR_clear_error();
+        int count = link->settings.library->SSL_write(link->ssl, up->bytes + up->from, up->length);
+        if (count <= 0) {
+            not_written(link, count);
+            return taken;
+        }
+        consume(up, count);
+    }
+}
+
+/* --- connecting ---------------------------------------------------------------------------------------------------- */
+
+/* Makes what OpenSSL needs for the connection. Returns false if the link is BROKEN instead. */
+static bool make_ssl(zkl_tls_link *link)
+{
+    const zkl_tls_library *tls = link->settings.library;
+    char message[ZKL_MESSAGE_SIZE];
+    uint64_t version = zkl_tls_files_version(&link->settings);
+    if (version != link->files_version) {
+        forget_sessions(link); /* a session would go on with what the old files had allowed */
+        link->files_version = version;
+    }
+    link->context = zkl_tls_context_open(&link->settings, message, sizeof message);
+    if (link->context == NULL) {
+        fail(link, ZKL_TLS_FAILED, "%s", message);
+        return false;
+    }
+    const zkl_server *server = link->servers.current;
+    link->ssl = tls->SSL_new(link->context);
+    zkl_bio *bio = link->ssl != NULL ? tls->BIO_new(link->method) : NULL;
+    if (bio == NULL) {
+        fail(link, ZKL_FAILED, "not enough memory for a TLS connection");
+        return false;
+    }
+    tls->BIO_set_data(bio, link);
+    tls->BIO_set_init(bio, 1);
+    tls->SSL_set_bio(link->ssl, bio, bio);
+    tls->SSL_set_connect_state(link->ssl);
+    if (!zkl_tls_name(&link->settings, link->ssl, server->host)) {
+        fail(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", server->host);
+        return false;
+    }
+    if (server->session != NULL) {
+        tls->SSL_set_session(link->ssl, server->session);
+    }
+    return true;
+}
+
+/* HANDSHAKING. */
+static void shake_hands(zkl_tls_link *link)
+{
+    link->events = POLLIN;
+    link->settings.library->ERR_clear_error();
+    int result = link->settings.library->SSL_do_handshake(link->ssl);
+    if (result == 1) {
+        zkl_server_list_connected(&link->servers);
+        enter(link, ZKL_TLS_LINK_OPEN);
+    } else {
+        may_go_on(link, result);
+    }
+}
+
+/* CONNECTING. */
+static void finish_connect(zkl_tls_link *link)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+        error = errno;
+    }
+    if (error != 0) {
+        fail(link, ZKL_DISCONNECTED, "cannot connect to '%s': %s", server_text(link), strerror(error));
+    } else if (make_ssl(link)) {
+        enter(link, ZKL_TLS_LINK_HANDSHAKING);
+        shake_hands(link);
+    }
+}
+
+/* Begins to connect to the next server. I/O thread: resolving its name may block. */
+static void start_connect(zkl_tls_link *link)
+{
+    const struct addrinfo *address;
+    int error = zkl_server_list_next(&link->servers, &address);
+    if (error != 0) {
+        fail(link, ZKL_DISCONNECTED, "cannot resolve '%s': %s", link->servers.current->host, gai_strerror(error));
+        return;
+    }
+    link->fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int on = 1;
+    if (link->fd < 0 || setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
+        (connect(link->fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS)) {
+        fail(link, ZKL_DISCONNECTED, "cannot connect to '%s': %s", server_text(link), strerror(errno));
+        return;
+    }
+    link->events = POLLOUT;
+}
+
+/* Whether the C client has made a new socket: the ends of our pairs are no sockets of IPv4. */
+static bool is_fresh(int fd)
+{
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain != AF_UNIX;
+}
+
+/* Puts one end of a new pair in the place of the C client's socket. If that fails, the C client's connection is ended. */
+static bool take_over(zkl_tls_link *link, int fd)
+{
+    int ends[2];
+    bool taken = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0;
+    int error = errno;
+    if (taken) {
+        taken = dup3(ends[0], fd, O_CLOEXEC) == fd;
+        error = errno;
+        close(ends[0]);
+        link->end = ends[1];
+    }
+    int begun = 0;
+    for (int i = 0; i < BACKLOG && begun >= 0; i++) {
+        begun = accept4(link->listener, NULL, NULL, SOCK_CLOEXEC); /* the connection that the C client had begun */
+        if (begun >= 0) {
+            close(begun);
+        }
+    }
+    if (!taken) {
+        shutdown(fd, SHUT_RDWR);
+        fail(link, ZKL_FAILED, "cannot make sockets for TLS: %s", strerror(error));
+    }
+    return taken;
+}
+
+/* --- for the driver ------------------------------------------------------------------------------------------------ */
+
+static void limit(zkl_tls_link *link)
+{
+    if (zkl_clock() < link->deadline) {
+        return;
+    }
+    double seconds = (double)link->step / 1e9;
+    if (link->state == ZKL_TLS_LINK_CONNECTING) {
+        fail(link, ZKL_DISCONNECTED, "'%s' does not answer: no TCP connection within %.3g s", server_text(link),
+             seconds);
+    } else {
+        fail(link, ZKL_TLS_FAILED,
+             "'%s' did not finish the TLS handshake within %.3g s; use the server's secureClientPort, and see its log",
+             server_text(link), seconds);
+    }
+}
+
+void zkl_tls_link_flush(zkl_tls_link *link)
+{
+    if (link->state == ZKL_TLS_LINK_OPEN) {
+        move_up(link);
+    }
+}
+
+void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected)
+{
+    bool gone = !connected && (wanted->fd < 0 || is_fresh(wanted->fd));
+    if (gone && link->state != ZKL_TLS_LINK_NONE) {
+        end_connection(link);
+    }
+    if (gone && wanted->fd >= 0) {
+        enter(link, ZKL_TLS_LINK_CONNECTING);
+        if (take_over(link, wanted->fd)) {
+            start_connect(link);
+        }
+    }
+    if (link->state == ZKL_TLS_LINK_OPEN && link->down.length > 0) {
+        move_down(link); /* the C client may have read meanwhile */
+    }
+    zkl_tls_link_flush(link);
+    if (link->deadline < wanted->wake_at) {
+        wanted->wake_at = link->deadline;
+    }
+}
+
+struct pollfd zkl_tls_link_poll(const zkl_tls_link *link)
+{
+    return (struct pollfd){.fd = link->fd, .events = link->events};
+}
+
+bool zkl_tls_link_process(zkl_tls_link *link, short revents)
+{
+    if (revents != 0 && link->state == ZKL_TLS_LINK_CONNECTING) {
+        finish_connect(link);
+    } else if (revents != 0 && link->state == ZKL_TLS_LINK_HANDSHAKING) {
+        shake_hands(link);
+    }
+    bool moved = false;
+    if (revents != 0 && link->state == ZKL_TLS_LINK_OPEN) {
+        link->events = POLLIN;
+        moved = move_down(link);
+        zkl_tls_link_flush(link);
+    }
+    limit(link);
+    return moved;
+}
+
+void zkl_tls_link_closing(zkl_tls_link *link)
+{
+    zkl_tls_link_flush(link);
+    if (link->state == ZKL_TLS_LINK_OPEN) {
+        link->closing = true;
+        shutdown(link->end, SHUT_WR);
+    }
+}
+
+void zkl_tls_link_closed(zkl_tls_link *link)
+{
+    if (link->state != ZKL_TLS_LINK_OPEN) {
+        return;
+    }
+    int64_t until = zkl_clock() + GOODBYE_WITHIN;
+    bool answered = move_up(link) == 0; /* it has not asked for anything */
+    while (link->state == ZKL_TLS_LINK_OPEN && !answered && zkl_clock() < until) {
+        struct pollfd server = {.fd = link->fd, .events = (short)(POLLIN | (link->up.length > 0 ? POLLOUT : 0))};
+        poll(&server, 1, zkl_poll_timeout(until, zkl_clock()));
+        answered = link->up.length == 0 && server.revents != 0;
+        zkl_tls_link_flush(link);
+    }
+    if (link->state == ZKL_TLS_LINK_OPEN) {
+        end_connection(link);
+    }
+}
+
+const char *zkl_tls_link_problem(const zkl_tls_link *link, zkl_code *code)
+{
+    *code = link->code;
+    return link->state == ZKL_TLS_LINK_BROKEN ? link->problem : NULL;
+}
+
+/* --- the object ---------------------------------------------------------------------------------------------------- */
+
+/* Returns the port of a new listener on loopback, or 0. Nobody accepts its connections. */
+static int open_listener(int *fd)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    bool listening = *fd >= 0 && bind(*fd, (const struct sockaddr *)&address, size) == 0 && listen(*fd, BACKLOG) == 0 &&
+                     getsockname(*fd, (struct sockaddr *)&address, &size) == 0;
+    return listening ? ntohs(address.sin_port) : 0;
+}
+
+/* Writes link->addresses. */
+static bool make_addresses(zkl_tls_link *link, const char *servers, int port)
+{
+    const char *chroot = servers + strcspn(servers, "/");
+    int32_t count = link->servers.count < MOST_ADDRESSES ? link->servers.count : MOST_ADDRESSES;
+    char address[sizeof "127.0.0.1:65535,"];
+    size_t length = (size_t)snprintf(address, sizeof address, "127.0.0.1:%d,", port);
+    link->addresses = zkl_alloc((size_t)count * length + strlen(chroot) + 1);
+    if (link->addresses == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        memcpy(link->addresses + (size_t)i * length, address, length);
+    }
+    memcpy(link->addresses + (size_t)count * length - 1, chroot, strlen(chroot) + 1);
+    return true;
+}
+
+zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, const char *servers, int32_t session_timeout_ms,
+                               char *message, zkl_code *code, bool *first)
+{
+    *code = ZKL_UNSUPPORTED;
+    const zkl_tls_library *tls = zkl_tls_library_load(message, ZKL_MESSAGE_SIZE, first);
+    if (tls == NULL) {
+        return NULL;
+    }
+    *code = ZKL_FAILED;
+    snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless another message is written below */
+    zkl_tls_link *link = zkl_alloc(sizeof *link);
+    if (link == NULL) {
+        return NULL;
+    }
+    link->settings.library = tls;
+    link->listener = link->end = link->fd = -1;
+    link->deadline = ZKL_NEVER;
+    link->step = (int64_t)session_timeout_ms * (ZKL_SECOND / 1000) / 3;
+    link->method = shared_method(tls);
+    if (link->method == NULL || !zkl_tls_settings_init(&link->settings, tls, options) ||
+        !zkl_server_list_init(&link->servers, servers)) {
+        goto fail;
+    }
+    zkl_ssl_context *trial = zkl_tls_context_open(&link->settings, message, ZKL_MESSAGE_SIZE);
+    if (trial == NULL) {
+        *code = ZKL_TLS_FAILED;
+        goto fail;
+    }
+    tls->SSL_CTX_free(trial);
+    int port = open_listener(&link->listener);
+    if (port == 0) {
+        snprintf(message, ZKL_MESSAGE_SIZE, "cannot listen on 127.0.0.1, which TLS needs: %s", strerror(errno));
+        goto fail;
+    }
+    if (make_addresses(link, servers, port)) {
+        return link;
+    }
+fail:
+    zkl_tls_link_free(link);
+    return NULL;
+}
+
+void zkl_tls_link_free(zkl_tls_link *link)
+{
+    if (link == NULL) {
+        return;
+    }
+    drop(link);
+    forget_sessions(link);
+    zkl_server_list_free(&link->servers);
+    zkl_tls_settings_free(&link->settings);
+    close_fd(&link->listener);
+    zkl_free(link->addresses);
+    explicit_bzero(link, sizeof *link); /* what went through it */
+    zkl_free(link);
+}
+
+const char *zkl_tls_link_addresses(const zkl_tls_link *link)
+{
+    return link->addresses;
+}

@@ -275,7 +275,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options, c
 
 zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zkl_code *code)
 {
-    zkl_code unwanted;
+    zkl_code unwanted = ZKL_OK;
     code = code != NULL ? code : &unwanted;
     *code = ZKL_FAILED;
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -176,10 +176,10 @@ function settings.define(parser)
     parser:option "--tls-ca-file":argname "<file>":description "TLS: the authorities whose certificates the servers may have."
     parser:option "--tls-ca-path":argname "<directory>":description "The same in a directory."
     parser:option "--tls-cert-file":argname "<file>":description "TLS: the certificate to show to the servers."
-    parser:option "--tls-key-file":argname "<file>":description "Its key, unless it is in the same file."
+    parser:option "--tls-key-file":argname "<key>":description "Its key, unless it is in the same file."
     parser:option "--tls-server-name":argname "<name>":description "TLS: the name in the servers' certificates."
     parser:option "--tls-min-version":argname "<version>":description "TLS: 1.2 (the default) or 1.3."
-    parser:option "--tls-ciphers":argname "<names>":description "TLS: names of ciphers, separated by colons."
+    parser:option "--tls-ciphers":argname "<list>":description "TLS: names of ciphers, separated by colons."
 end
 
 --- Returns all settings, checked.

@@ -4,7 +4,7 @@ local report = require "report"
 local targets = require "targets"
 
 local CASES = {
-    "requests", "kinds", "latency", "contention", "crowd", "many", "sharing", "nginx", "worker", "long", "storm", "setups",
+    "requests", "kinds", "latency", "contention", "crowd", "many", "sharing", "nginx", "worker", "long", "storm", "setups", "tls",
     "idle", "command", "memory", "instructions"
 }
 

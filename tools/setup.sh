@@ -49,7 +49,7 @@ specs=(
 drivers=(chromium nodejs npm fonts-wqy-microhei)
 packagers=(debhelper dpkg-dev git lintian)
 rivals=(
-    lua-luv valgrind strace gnuplot-nox luajit2 libluajit2-5.1-dev
+    stunnel4 openssl lua-luv valgrind strace gnuplot-nox luajit2 libluajit2-5.1-dev
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo

@@ -1,7 +1,8 @@
 --- cycle: acquires and releases a free lock COUNT times; prints the medians in microseconds, and the requests of a cycle.
 --
 -- With "untimed" it does only COUNT cycles, for counting instructions. KIND: as in kinds.lua; a mutex unless given. "all": each
--- kind in turn, on separate paths, a line each. Also runs under LuaJIT.
+-- kind in turn, on separate paths, a line each. Also runs under LuaJIT. BENCH_TLS, in the environment: connects by TLS, with the
+-- certificates in that directory (cases/tls.lua).
 --
 -- Usage: cycle.lua SERVERS PATH COUNT [untimed|KIND|all]
 
@@ -11,7 +12,11 @@ local zklock = require "zklock"
 
 local floor = math.floor
 local servers, path, count = arg[1], arg[2], tonumber(arg[3])
-local client = assert(zklock.connect(servers, { session_timeout = 60 }))
+local certificates = os.getenv("BENCH_TLS")
+local client = assert(zklock.connect(servers, { session_timeout = 60, tls = certificates and {
+    ca_file = certificates .. "/ca.pem", cert_file = certificates .. "/pair.pem", key_file = certificates .. "/pair.key",
+    server_name = "zookeeper.example"
+} or nil }))
 
 if arg[4] == "untimed" then
     local lock = client:mutex(path)

@@ -329,13 +329,13 @@ describe("acquisitions by callback", function()
             lost[#lost + 1] = reason
         end })
         local answers, callback = collect()
-        assert(lock:acquire { callback = callback })
-        await(client, answers, 1)
-        takes(2, function()
+        takes(2, function() -- from before the grant, at which max_hold begins
+            assert(lock:acquire { callback = callback })
+            await(client, answers, 1)
             callbacks.run(client, function()
                 return lost[1]
             end)
-        end, 1)
+        end)
         assert.same({ "max_hold" }, lost)
     end)
 

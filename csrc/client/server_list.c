@@ -57,7 +57,8 @@ static void forget_addresses(zkl_server_list *list)
     if (list->addresses != NULL) {
         freeaddrinfo(list->addresses);
     }
-    list->addresses = list->next_address = NULL;
+    list->addresses = NULL;
+    list->next_address = NULL;
 }
 
 void zkl_server_list_free(zkl_server_list *list)
@@ -91,6 +92,11 @@ int zkl_server_list_next(zkl_server_list *list, const struct addrinfo **address)
     *address = list->next_address;
     list->next_address = list->next_address->ai_next;
     return 0;
+}
+
+void zkl_server_list_again(zkl_server_list *list, const struct addrinfo *address)
+{
+    list->next_address = address;
 }
 
 void zkl_server_list_connected(zkl_server_list *list)

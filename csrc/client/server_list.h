@@ -12,23 +12,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tls_library.h"
-
 typedef struct {
     char *host;
-    char *port;               /* behind `host`, in the same memory */
-    char *text;               /* "host:port", for messages */
-    bool numeric;             /* `host` is an address */
-    zkl_ssl_session *session; /* of the latest connection, to be resumed; NULL: none. The link owns it. */
+    char *port;   /* behind `host`, in the same memory */
+    char *text;   /* "host:port", for messages */
+    bool numeric; /* `host` is an address */
 } zkl_server;
 
 typedef struct {
     zkl_server *servers;
     int32_t count;
-    int32_t next;                  /* index of the server whose turn is next */
-    zkl_server *current;           /* the one that zkl_server_list_next has chosen; NULL at first */
-    struct addrinfo *addresses;    /* of `current`; NULL: not resolved, or forgotten */
-    struct addrinfo *next_address; /* to be tried next; NULL: the next server's turn */
+    int32_t next;                        /* index of the server whose turn is next */
+    zkl_server *current;                 /* the one that zkl_server_list_next has chosen; NULL at first */
+    struct addrinfo *addresses;          /* of `current`; NULL: not resolved, or forgotten */
+    const struct addrinfo *next_address; /* to be tried next; NULL: the next server's turn */
 } zkl_server_list;
 
 /* Whether `host` is an IPv4 or an IPv6 address. Any thread. */
@@ -41,6 +38,8 @@ void zkl_server_list_free(zkl_server_list *list);
  * server. May block for as long as the name takes to resolve.
  */
 int zkl_server_list_next(zkl_server_list *list, const struct addrinfo **address);
+/* The next call of zkl_server_list_next returns this address again, which the latest one has returned. */
+void zkl_server_list_again(zkl_server_list *list, const struct addrinfo *address);
 /* A connection was established: the next call of zkl_server_list_next begins with the next server, and resolves its name anew. */
 void zkl_server_list_connected(zkl_server_list *list);
 

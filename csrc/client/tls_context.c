@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server_list.h"
@@ -43,28 +42,6 @@ void zkl_tls_settings_free(zkl_tls_settings *settings)
     }
     zkl_free_secret((void *)(uintptr_t)own->key_password);
     *own = (zkl_tls_options){.ca_file = NULL};
-}
-
-static uint64_t mixed(uint64_t version, uint64_t number)
-{
-    return (version ^ number) * UINT64_C(0x100000001b3);
-}
-
-uint64_t zkl_tls_files_version(const zkl_tls_settings *settings)
-{
-    const zkl_tls_options *own = &settings->options;
-    const char *const names[] = {own->ca_file, own->ca_path, own->cert_file, own->key_file};
-    uint64_t version = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct stat file;
-        if (names[i] != NULL && stat(names[i], &file) == 0) {
-            version = mixed(version, (uint64_t)file.st_ino);
-            version = mixed(version, (uint64_t)file.st_size);
-            version = mixed(version, (uint64_t)file.st_mtim.tv_sec);
-            version = mixed(version, (uint64_t)file.st_mtim.tv_nsec);
-        }
-    }
-    return version;
 }
 
 /* --- errors in words ----------------------------------------------------------------------------------------------- */
@@ -245,6 +222,15 @@ static bool load_certificate(const zkl_tls_settings *settings, zkl_ssl_context *
            refuse(tls, key_option, key_file, "it is not the key of tls.cert_file", message, size);
 }
 
+/* What no list of ciphers turns on: connections without encryption, or without a certificate of the server. */
+#define NEVER ":!aNULL:!eNULL"
+
+/* TLS 1.3 has ciphers without encryption too (RFC 9150), but no way to turn them off. */
+static bool is_never(const char *name)
+{
+    return strncmp(name, "TLS_SHA", 7) == 0;
+}
+
 /*
  * OpenSSL keeps the ciphers of TLS 1.3 in a list of their own; all their names begin with TLS_. Ciphers of a version that the list does
  * not name stay as they are.
@@ -256,13 +242,15 @@ static bool set_ciphers(const zkl_tls_settings *settings, zkl_ssl_context *conte
     if (list == NULL) {
         return true;
     }
-    char *parts = zkl_alloc(2 * (strlen(list) + 2));
+    size_t room = strlen(list) + sizeof NEVER;
+    char *parts = zkl_alloc(2 * room);
     if (parts == NULL) {
         snprintf(message, size, "not enough memory for a TLS connection");
         return false;
     }
     char *suites = parts;
-    char *ciphers = parts + strlen(list) + 2;
+    char *ciphers = parts + room;
+    bool set = true;
     size_t length;
     for (const char *name = list; *name != '\0'; name += length + (name[length] == ':')) {
         length = strcspn(name, ":");
@@ -272,12 +260,16 @@ static bool set_ciphers(const zkl_tls_settings *settings, zkl_ssl_context *conte
             part[end++] = ':';
         }
         memcpy(part + end, name, length);
+        set = set && !is_never(name);
     }
-    bool set = (suites[0] == '\0' || tls->SSL_CTX_set_ciphersuites(context, suites) == 1) &&
-               (ciphers[0] == '\0' || tls->SSL_CTX_set_cipher_list(context, ciphers) == 1);
+    if (ciphers[0] != '\0') {
+        memcpy(ciphers + strlen(ciphers), NEVER, sizeof NEVER);
+    }
+    set = set && (suites[0] == '\0' || tls->SSL_CTX_set_ciphersuites(context, suites) == 1) &&
+          (ciphers[0] == '\0' || tls->SSL_CTX_set_cipher_list(context, ciphers) == 1);
     zkl_free(parts);
-    return set ||
-           refuse(tls, "ciphers", list, "it must hold names that OpenSSL knows, separated by colons", message, size);
+    return set || refuse(tls, "ciphers", list, "it must hold names of ciphers that encrypt, separated by colons",
+                         message, size);
 }
 
 static bool set_up(const zkl_tls_settings *settings, zkl_ssl_context *context, char *message, size_t size)
@@ -314,13 +306,22 @@ zkl_ssl_context *zkl_tls_context_open(const zkl_tls_settings *settings, char *me
     return context;
 }
 
-bool zkl_tls_name(const zkl_tls_settings *settings, zkl_ssl *ssl, const char *host)
+const char *zkl_tls_name(const zkl_tls_settings *settings, const char *host)
+{
+    return settings->options.server_name != NULL ? settings->options.server_name : host;
+}
+
+bool zkl_tls_expect(const zkl_tls_settings *settings, zkl_ssl *ssl, const char *name)
 {
     const zkl_tls_library *tls = settings->library;
-    const char *name = settings->options.server_name != NULL ? settings->options.server_name : host;
     if (zkl_is_address(name)) { /* an address is not sent as a server name (RFC 6066) */
         return tls->X509_VERIFY_PARAM_set1_ip_asc(tls->SSL_get0_param(ssl), name) == 1;
     }
+    if (name[0] == '.' ||
+        strchr(name, '*') != NULL) { /* for OpenSSL the first is any name below, and the second a name */
+        return false;
+    }
+    tls->SSL_set_hostflags(ssl, ZKL_X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | ZKL_X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     return tls->SSL_set1_host(ssl, name) == 1 &&
            tls->SSL_ctrl(ssl, ZKL_SSL_CTRL_SET_TLSEXT_HOSTNAME, 0, (void *)(uintptr_t)name) == 1;
 }

@@ -20,10 +20,13 @@ bool zkl_tls_settings_init(zkl_tls_settings *settings, const zkl_tls_library *li
 void zkl_tls_settings_free(zkl_tls_settings *settings);
 /* Reads the files. Returns a context, or NULL; `message` (of `size` bytes) then says which file or option is wrong, and how. */
 zkl_ssl_context *zkl_tls_context_open(const zkl_tls_settings *settings, char *message, size_t size);
-/* Returns a number that changes when one of the files is replaced or written. */
-uint64_t zkl_tls_files_version(const zkl_tls_settings *settings);
-/* Sets what `ssl` must check, and the name that it shows to the server, `host`. Returns false if there is no memory. */
-bool zkl_tls_name(const zkl_tls_settings *settings, zkl_ssl *ssl, const char *host);
+/* Returns the name, or the address, that the certificate of a server must have that is listed as `host`. */
+const char *zkl_tls_name(const zkl_tls_settings *settings, const char *host);
+/*
+ * Sets the name or address that `ssl` must verify, and shows the name to the server. Returns false if it is not one that can be
+ * verified, or if there is no memory.
+ */
+bool zkl_tls_expect(const zkl_tls_settings *settings, zkl_ssl *ssl, const char *name);
 /*
  * Writes into `message` why `ssl` has failed: what happened, and what to do. `server` is its "host:port". Empties OpenSSL's queue of
  * errors of this thread.

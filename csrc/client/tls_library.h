@@ -17,7 +17,6 @@
 /* OpenSSL's own tags of its types. */
 typedef struct ssl_st zkl_ssl;
 typedef struct ssl_ctx_st zkl_ssl_context;
-typedef struct ssl_session_st zkl_ssl_session;
 typedef struct ssl_method_st zkl_ssl_method;
 typedef struct bio_st zkl_bio;
 typedef struct bio_method_st zkl_bio_method;
@@ -50,6 +49,7 @@ typedef long (*zkl_bio_control_fn)(zkl_bio *bio, int command, long number, void 
     FUNCTION(void, SSL_set_bio, (zkl_ssl * ssl, zkl_bio * reading, zkl_bio * writing))                                 \
     FUNCTION(void, SSL_set_connect_state, (zkl_ssl * ssl))                                                             \
     FUNCTION(long, SSL_ctrl, (zkl_ssl * ssl, int command, long number, void *pointer))                                 \
+    FUNCTION(void, SSL_set_hostflags, (zkl_ssl * ssl, unsigned int flags))                                             \
     FUNCTION(int, SSL_set1_host, (zkl_ssl * ssl, const char *name))                                                    \
     FUNCTION(zkl_verify_param *, SSL_get0_param, (zkl_ssl * ssl))                                                      \
     FUNCTION(int, X509_VERIFY_PARAM_set1_ip_asc, (zkl_verify_param * param, const char *address))                      \
@@ -60,10 +60,6 @@ typedef long (*zkl_bio_control_fn)(zkl_bio *bio, int command, long number, void 
     FUNCTION(int, SSL_write, (zkl_ssl * ssl, const void *bytes, int length))                                           \
     FUNCTION(int, SSL_shutdown, (zkl_ssl * ssl))                                                                       \
     FUNCTION(int, SSL_get_error, (const zkl_ssl *ssl, int result))                                                     \
-    FUNCTION(zkl_ssl_session *, SSL_get1_session, (zkl_ssl * ssl))                                                     \
-    FUNCTION(int, SSL_set_session, (zkl_ssl * ssl, zkl_ssl_session * session))                                         \
-    FUNCTION(void, SSL_SESSION_free, (zkl_ssl_session * session))                                                      \
-    FUNCTION(int, SSL_session_reused, (const zkl_ssl *ssl))                                                            \
     FUNCTION(zkl_bio_method *, BIO_meth_new, (int type, const char *name))                                             \
     FUNCTION(int, BIO_meth_set_write, (zkl_bio_method * method, zkl_bio_write_fn write))                               \
     FUNCTION(int, BIO_meth_set_read, (zkl_bio_method * method, zkl_bio_read_fn read))                                  \
@@ -109,6 +105,8 @@ enum {
     ZKL_BIO_FLAGS_WRITE = 2,
     ZKL_BIO_FLAGS_SHOULD_RETRY = 8,
     ZKL_X509_V_OK = 0,
+    ZKL_X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS = 4,
+    ZKL_X509_CHECK_FLAG_NEVER_CHECK_SUBJECT = 0x20,
 };
 
 /*

@@ -19,6 +19,12 @@
 /* One TLS record holds so many bytes at most. */
 #define RECORD 16384
 
+/*
+ * So many bytes of the server are received in a turn at most. Some need nothing of this side (requests to renegotiate in a handshake, new
+ * tickets), so that OpenSSL would read on for as long as they come. What is left is received in the next turn, at once.
+ */
+#define TURN (2 * RECORD)
+
 /* How long zkl_tls_link_closed waits for the server. */
 #define GOODBYE_WITHIN (ZKL_SECOND * 3 / 2)
 
@@ -50,8 +56,7 @@ struct zkl_tls_link {
     char *addresses;
     int listener;
     zkl_bio_method *method;
-    int64_t step;           /* how long the TCP connection, and the handshake, may take */
-    uint64_t files_version; /* zkl_tls_files_version at the latest connection: sessions belong to it */
+    int64_t step; /* how long the TCP connection, and the handshake, may take */
     zkl_tls_link_state state;
     int64_t deadline; /* of CONNECTING and HANDSHAKING; else ZKL_NEVER */
     int end;          /* ours of the socket pair; -1: there is none */
@@ -59,6 +64,7 @@ struct zkl_tls_link {
     short events;     /* to poll `fd` for */
     zkl_ssl_context *context;
     zkl_ssl *ssl;
+    int32_t left; /* how many more bytes of the server may be received in this turn */
     bool eof;     /* the server has ended the TCP stream */
     bool fatal;   /* OpenSSL must not be called any more for this connection */
     bool closing; /* between zkl_tls_link_closing and zkl_tls_link_closed */
@@ -96,30 +102,6 @@ static void close_fd(int *fd)
     }
 }
 
-static void forget_session(zkl_tls_link *link, zkl_server *server)
-{
-    if (server->session != NULL) {
-        link->settings.library->SSL_SESSION_free(server->session);
-        server->session = NULL;
-    }
-}
-
-static void forget_sessions(zkl_tls_link *link)
-{
-    for (int32_t i = 0; i < link->servers.count; i++) {
-        forget_session(link, &link->servers.servers[i]);
-    }
-}
-
-/* Keeps the session of an established connection, so that the next handshake with this server is shorter. */
-static void keep_session(zkl_tls_link *link)
-{
-    const zkl_tls_library *tls = link->settings.library;
-    zkl_server *server = link->servers.current;
-    forget_session(link, server);
-    server->session = tls->SSL_get1_session(link->ssl);
-}
-
 /*
  * Ends what there is of a connection. The sockets are shut down and not only closed: a child that the program has forked meanwhile may
  * have a copy of them.
@@ -130,7 +112,6 @@ static void drop(zkl_tls_link *link)
     if (link->ssl != NULL) {
         if (link->state == ZKL_TLS_LINK_OPEN && !link->fatal) {
             tls->SSL_shutdown(link->ssl); /* tells the server that this is the end, and not a truncated stream */
-            keep_session(link);
         }
         tls->SSL_free(link->ssl);
         link->ssl = NULL;
@@ -169,9 +150,6 @@ static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
     vsnprintf(link->problem, sizeof link->problem, format, args);
     va_end(args);
     link->code = code;
-    if (link->state == ZKL_TLS_LINK_HANDSHAKING) {
-        forget_session(link, link->servers.current);
-    }
     drop(link);
     enter(link, ZKL_TLS_LINK_BROKEN);
 }
@@ -207,10 +185,15 @@ static int receive_bytes(zkl_bio *bio, char *bytes, int size)
 {
     zkl_tls_link *link = zkl_tls_library_loaded()->BIO_get_data(bio);
     link->settings.library->BIO_clear_flags(bio, ZKL_BIO_FLAGS_READ | ZKL_BIO_FLAGS_WRITE | ZKL_BIO_FLAGS_SHOULD_RETRY);
-    ssize_t received = recv(link->fd, bytes, (size_t)size, MSG_DONTWAIT);
+    ssize_t received = -1;
+    errno = EAGAIN;
+    if (link->left > 0) {
+        received = recv(link->fd, bytes, (size_t)(size < link->left ? size : link->left), MSG_DONTWAIT);
+    }
     if (received < 0) {
         return failed_io(link, bio, ZKL_BIO_FLAGS_READ);
     }
+    link->left -= (int32_t)received;
     link->eof = link->eof || received == 0;
     return (int)received;
 }
@@ -370,17 +353,11 @@ static bool make_ssl(zkl_tls_link *link)
 {
     const zkl_tls_library *tls = link->settings.library;
     char message[ZKL_MESSAGE_SIZE];
-    uint64_t version = zkl_tls_files_version(&link->settings);
-    if (version != link->files_version) {
-        forget_sessions(link); /* a session would go on with what the old files had allowed */
-        link->files_version = version;
-    }
     link->context = zkl_tls_context_open(&link->settings, message, sizeof message);
     if (link->context == NULL) {
         fail(link, ZKL_TLS_FAILED, "%s", message);
         return false;
     }
-    const zkl_server *server = link->servers.current;
     link->ssl = tls->SSL_new(link->context);
     zkl_bio *bio = link->ssl != NULL ? tls->BIO_new(link->method) : NULL;
     if (bio == NULL) {
@@ -391,12 +368,10 @@ static bool make_ssl(zkl_tls_link *link)
     tls->BIO_set_init(bio, 1);
     tls->SSL_set_bio(link->ssl, bio, bio);
     tls->SSL_set_connect_state(link->ssl);
-    if (!zkl_tls_name(&link->settings, link->ssl, server->host)) {
-        fail(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", server->host);
+    const char *name = zkl_tls_name(&link->settings, link->servers.current->host);
+    if (!zkl_tls_expect(&link->settings, link->ssl, name)) {
+        fail(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", name);
         return false;
-    }
-    if (server->session != NULL) {
-        tls->SSL_set_session(link->ssl, server->session);
     }
     return true;
 }
@@ -440,6 +415,13 @@ static void start_connect(zkl_tls_link *link)
         fail(link, ZKL_DISCONNECTED, "cannot resolve '%s': %s", link->servers.current->host, gai_strerror(error));
         return;
     }
+    if (zkl_clock() >= link->deadline) { /* too little time is left before the C client gives up */
+        zkl_server_list_again(&link->servers, address);
+        fail(link, ZKL_DISCONNECTED, "'%s' took longer than %.3g s to resolve; trying again",
+             link->servers.current->host, (double)link->step / 1e9);
+        return;
+    }
+    link->deadline = zkl_clock() + link->step;
     link->fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int on = 1;
     if (link->fd < 0 || setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
@@ -511,6 +493,7 @@ void zkl_tls_link_flush(zkl_tls_link *link)
 
 void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected)
 {
+    link->left = TURN;
     bool gone = !connected && (wanted->fd < 0 || is_fresh(wanted->fd));
     if (gone && link->state != ZKL_TLS_LINK_NONE) {
         end_connection(link);
@@ -537,6 +520,7 @@ struct pollfd zkl_tls_link_poll(const zkl_tls_link *link)
 
 bool zkl_tls_link_process(zkl_tls_link *link, short revents)
 {
+    link->left = TURN;
     if (revents != 0 && link->state == ZKL_TLS_LINK_CONNECTING) {
         finish_connect(link);
     } else if (revents != 0 && link->state == ZKL_TLS_LINK_HANDSHAKING) {
@@ -569,7 +553,7 @@ void zkl_tls_link_closed(zkl_tls_link *link)
     int64_t until = zkl_clock() + GOODBYE_WITHIN;
     bool answered = move_up(link) == 0; /* it has not asked for anything */
     while (link->state == ZKL_TLS_LINK_OPEN && !answered && zkl_clock() < until) {
-        struct pollfd server = {.fd = link->fd, .events = (short)(POLLIN | (link->up.length > 0 ? POLLOUT : 0))};
+        struct pollfd server = {.fd = link->fd, .events = link->up.length > 0 ? POLLOUT : POLLIN};
         poll(&server, 1, zkl_poll_timeout(until, zkl_clock()));
         answered = link->up.length == 0 && server.revents != 0;
         zkl_tls_link_flush(link);
@@ -664,7 +648,6 @@ void zkl_tls_link_free(zkl_tls_link *link)
         return;
     }
     drop(link);
-    forget_sessions(link);
     zkl_server_list_free(&link->servers);
     zkl_tls_settings_free(&link->settings);
     close_fd(&link->listener);

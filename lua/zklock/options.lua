@@ -249,7 +249,10 @@ end
 --- What the fields of the option `tls` must be: a check, and words for it.
 local TEXT = { is_text, "a string without a NUL" }
 local TLS_FIELDS = {
-    ca_file = TEXT, ca_path = TEXT, cert_file = TEXT, key_file = TEXT, key_password = TEXT, server_name = TEXT, ciphers = TEXT,
+    ca_file = TEXT, ca_path = TEXT, cert_file = TEXT, key_file = TEXT, key_password = TEXT, ciphers = TEXT,
+    server_name = { function(value) -- for OpenSSL a name that begins with a dot is any name below
+        return is_text(value) and not value:find("^%.") and not value:find("*", 1, true)
+    end, "the name of a host, or an address" },
     verify = { function(value)
         return type(value) == "boolean"
     end, "true or false" },

@@ -55,6 +55,7 @@ describe("connect refuses", function()
         { "lease", 1 }, { "lease", "yes" }, { "log", "stderr" }, { "tls", true },
         { "tls", { "ca.pem" } }, { "tls", { cafile = "ca.pem" } }, { "tls", { ca_file = "" } }, { "tls", { ca_file = "a\0b" } },
         { "tls", { ca_file = 5 } }, { "tls", { verify = 0 } }, { "tls", { min_version = "1.1" } }, { "tls", { min_version = 1.2 } },
+        { "tls", { server_name = ".example" } }, { "tls", { server_name = "*.example" } },
         { "tls", { key_file = "key.pem" } }, { "tls", { key_password = "x" } }, { "tls", { verify = false, ca_file = "ca.pem" } }
     }
     for index, case in ipairs(options) do

@@ -312,7 +312,7 @@ describe("tls", function()
 
     describe("survives", function()
         local function client_behind(link)
-            local client = connect(nil, link.address, { session_timeout = 4 })
+            local client = connect(nil, link.address, { session_timeout = 10 })
             local lock = client:mutex(fixture.path())
             assert(lock:acquire(10))
             return client, lock

@@ -1,6 +1,6 @@
 /*
- * The TLS link against a server in this thread, whose bytes pass through the test's hands: one at a time, cut off, changed, or not
- * at all. A socket stands for the C client's. The server's side of TLS is OpenSSL's, found as the link finds its own.
+ * The TLS link against a server in this thread, whose bytes pass through the test's hands (tls_peer.h): one at a time, cut off,
+ * changed, too many, or not at all.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,248 +11,122 @@
 
 #include <cmocka.h>
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <netdb.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "../../csrc/client/tls_link.h"
+#include "tls_peer.h"
 
 #define SECRET "the session's password"
 #define SESSION_TIMEOUT_MS 30000
 #define IMPATIENT_MS 300 /* of a test that waits for a deadline */
 #define GIVE_UP_AFTER (20 * ZKL_SECOND)
-#define NO_LIMIT SIZE_MAX
-
-/* What the server needs beside zkl_tls_library. */
-static struct {
-    const zkl_ssl_method *(*TLS_server_method)(void);
-    void (*SSL_set_accept_state)(zkl_ssl *ssl);
-    const zkl_bio_method *(*BIO_s_mem)(void);
-    int (*BIO_read)(zkl_bio *bio, void *bytes, int size);
-    int (*BIO_write)(zkl_bio *bio, const void *bytes, int length);
-} more;
+#define MOST_AT_A_TIME 32768 /* so many bytes of the server, and no more, may keep the thread busy */
 
 static const zkl_tls_library *tls;
-static char directory[] = "/tmp/zklock-test-XXXXXX";
-static char certificate[64], key[64];
-
-/* The server, its connection, and the C client's socket. */
-static struct {
-    int listener, socket, client;
-    zkl_ssl_context *context;
-    zkl_ssl *ssl;
-    zkl_bio *in, *out;
-    size_t limit;        /* how many bytes pass at a time */
-    size_t until_cut;    /* how many more bytes pass from the server before the connection is cut */
-    size_t until_change; /* before one is changed */
-    bool stalled;        /* the server says nothing */
-    bool seen;           /* SECRET was on the wire */
-    bool ended;          /* the client has ended the stream, by TLS */
-    char wire[4096];
-    size_t wire_length;
-} server;
-
 static zkl_tls_link *link_under_test;
 
-/* --- setting up ----------------------------------------------------------------------------------------------------- */
+/* How long the next call of getaddrinfo takes, and how many there were. */
+static int64_t resolving_takes;
+static int resolved;
 
-static void find(const char *name, void *function)
+/* In place of the C library's. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *restrict node, const char *restrict service,
+                                                       const struct addrinfo *restrict hints,
+                                                       struct addrinfo **restrict result)
 {
-    static void *library;
-    library = library != NULL ? library : dlopen("libssl.so.3", RTLD_NOW);
-    library = library != NULL ? library : dlopen("libssl.so.1.1", RTLD_NOW);
-    void *address = dlsym(library, name);
-    assert_non_null(address);
-    memcpy(function, &address, sizeof address);
+    int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    void *address = dlsym(RTLD_NEXT, "getaddrinfo");
+    memcpy(&next, &address, sizeof next);
+    struct timespec pause = {.tv_nsec = (long)resolving_takes};
+    nanosleep(&pause, NULL);
+    resolving_takes = 0;
+    resolved++;
+    return next(node, service, hints, result);
 }
 
 static int set_up_all(void **state)
 {
     (void)state;
-    char message[ZKL_MESSAGE_SIZE], command[512];
-    bool first;
-    tls = zkl_tls_library_load(message, sizeof message, &first);
-    assert_non_null(tls);
-    find("TLS_server_method", (void *)&more.TLS_server_method);
-    find("SSL_set_accept_state", (void *)&more.SSL_set_accept_state);
-    find("BIO_s_mem", (void *)&more.BIO_s_mem);
-    find("BIO_read", (void *)&more.BIO_read);
-    find("BIO_write", (void *)&more.BIO_write);
-    assert_non_null(mkdtemp(directory));
-    snprintf(certificate, sizeof certificate, "%s/certificate", directory);
-    snprintf(key, sizeof key, "%s/key", directory);
-    snprintf(
-        command, sizeof command,
-        "LD_PRELOAD= openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=zk "
-        "-addext subjectAltName=IP:127.0.0.1 -keyout %s -out %s 2>/dev/null",
-        key, certificate);
-    assert_int_equal(0, system(command));
+    tls = peer_load();
+    peer_certify("server", "zk", "IP:127.0.0.1");
+    peer_certify("named", "localhost", NULL);
+    peer_certify("partial", "zk", "DNS:local*.example");
     return 0;
 }
 
 static int tear_down_all(void **state)
 {
     (void)state;
-    unlink(certificate);
-    unlink(key);
-    rmdir(directory);
+    peer_remove_files();
     return 0;
 }
 
-/* Returns a socket that listens on a port of its own, or that connects to a port if there is one. It does not block. */
-static int open_socket(int port)
+/* What is not as usual in a test's link and server. */
+typedef struct {
+    int32_t session_timeout_ms;
+    const char *certificate;
+    const char *host;
+    const char *server_name;
+    const char *ciphers;
+    const char *server_ciphers;
+} settings;
+
+/* Returns whether there is a link; else `message` says why not. */
+static bool try_open_link(settings with, char *message)
 {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    if (port != 0) {
-        assert_true(connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 || errno == EINPROGRESS);
-    } else {
-        assert_int_equal(0, bind(fd, (const struct sockaddr *)&address, sizeof address));
-        assert_int_equal(0, listen(fd, 8));
+    const char *certificate = with.certificate != NULL ? with.certificate : "server";
+    int port = peer_listen(certificate, with.server_ciphers);
+    peer.secret = SECRET;
+    const zkl_tls_options options = {
+        .ca_file = peer_file(certificate), .verify = true, .server_name = with.server_name, .ciphers = with.ciphers};
+    char servers[64];
+    zkl_code code;
+    bool first;
+    snprintf(servers, sizeof servers, "%s:%d/app", with.host != NULL ? with.host : "127.0.0.1", port);
+    link_under_test =
+        zkl_tls_link_new(&options, servers, with.session_timeout_ms != 0 ? with.session_timeout_ms : SESSION_TIMEOUT_MS,
+                         message, &code, &first);
+    if (link_under_test != NULL) {
+        peer_connect_client(link_under_test);
     }
-    return fd;
+    return link_under_test != NULL;
 }
 
-static int port_of(int fd)
+static void open_link_with(settings with)
 {
-    struct sockaddr_in address;
-    socklen_t size = sizeof address;
-    assert_int_equal(0, getsockname(fd, (struct sockaddr *)&address, &size));
-    return ntohs(address.sin_port);
-}
-
-/* Makes the C client's socket, as the C client would. */
-static void connect_client(void)
-{
-    char *end;
-    long port = strtol(strchr(zkl_tls_link_addresses(link_under_test), ':') + 1, &end, 10);
-    assert_string_equal("/app", end);
-    server.client = open_socket((int)port);
+    char message[ZKL_MESSAGE_SIZE];
+    if (!try_open_link(with, message)) {
+        fail_msg("%s", message);
+    }
 }
 
 static void open_link(int32_t session_timeout_ms)
 {
-    memset(&server, 0, sizeof server);
-    server.listener = open_socket(0);
-    server.socket = -1;
-    server.limit = server.until_cut = server.until_change = NO_LIMIT;
-    server.context = tls->SSL_CTX_new(more.TLS_server_method());
-    assert_int_equal(1, tls->SSL_CTX_use_certificate_chain_file(server.context, certificate));
-    assert_int_equal(1, tls->SSL_CTX_use_PrivateKey_file(server.context, key, ZKL_SSL_FILETYPE_PEM));
-    const zkl_tls_options options = {.ca_file = certificate, .verify = true};
-    char servers[64], message[ZKL_MESSAGE_SIZE];
-    zkl_code code;
-    bool first;
-    snprintf(servers, sizeof servers, "127.0.0.1:%d/app", port_of(server.listener));
-    link_under_test = zkl_tls_link_new(&options, servers, session_timeout_ms, message, &code, &first);
-    assert_non_null(link_under_test);
-    connect_client();
-}
-
-static void end_server_connection(void)
-{
-    if (server.ssl != NULL) {
-        tls->SSL_free(server.ssl);
-        server.ssl = NULL;
-        close(server.socket);
-        server.socket = -1;
-    }
+    open_link_with((settings){.session_timeout_ms = session_timeout_ms});
 }
 
 static void close_link(void)
 {
-    end_server_connection();
-    if (server.client >= 0) {
-        close(server.client);
-    }
-    close(server.listener);
-    tls->SSL_CTX_free(server.context);
+    peer_end();
     zkl_tls_link_free(link_under_test);
     assert_int_equal(0, zkl_memory_in_use());
-}
-
-/* --- the wire ------------------------------------------------------------------------------------------------------- */
-
-static void accept_link(void)
-{
-    server.socket = accept4(server.listener, NULL, NULL, SOCK_NONBLOCK);
-    if (server.socket >= 0) {
-        server.ssl = tls->SSL_new(server.context);
-        server.in = tls->BIO_new(more.BIO_s_mem());
-        server.out = tls->BIO_new(more.BIO_s_mem());
-        tls->SSL_set_bio(server.ssl, server.in, server.out);
-        more.SSL_set_accept_state(server.ssl);
-        tls->SSL_do_handshake(server.ssl);
-    }
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Notes what is on the wire from the client, and looks for SECRET in it. */
-static void listen_in(const char *bytes, size_t length)
-{
-    size_t room = sizeof server.wire - server.wire_length;
-    if (length > room) {
-        memmove(server.wire, server.wire + sizeof server.wire / 2, sizeof server.wire / 2);
-        server.wire_length = sizeof server.wire / 2;
-        length = least(length, sizeof server.wire / 2);
-    }
-    memcpy(server.wire + server.wire_length, bytes, length);
-    server.wire_length += length;
-    server.seen = server.seen || memmem(server.wire, server.wire_length, SECRET, strlen(SECRET)) != NULL;
-}
-
-/* Moves bytes between the socket and the server's TLS, within the limits. */
-static void move_wire(void)
-{
-    char bytes[2048];
-    ssize_t received = recv(server.socket, bytes, least(server.limit, sizeof bytes), MSG_DONTWAIT);
-    if (received > 0) {
-        listen_in(bytes, (size_t)received);
-        more.BIO_write(server.in, bytes, (int)received);
-    }
-    server.ended = server.ended || received == 0;
-    tls->SSL_do_handshake(server.ssl);
-    tls->ERR_clear_error();
-    if (server.stalled) {
-        return;
-    }
-    int count = more.BIO_read(server.out, bytes, (int)least(least(server.limit, server.until_cut), sizeof bytes));
-    if (count > 0) {
-        if ((size_t)count > server.until_change) {
-            bytes[server.until_change] ^= 1;
-            server.until_change = NO_LIMIT;
-        }
-        assert_int_equal(count, send(server.socket, bytes, (size_t)count, MSG_NOSIGNAL));
-        server.until_change -= server.until_change != NO_LIMIT ? (size_t)count : 0;
-        server.until_cut -= server.until_cut != NO_LIMIT ? (size_t)count : 0;
-    }
-    if (server.until_cut == 0) {
-        end_server_connection();
-    }
 }
 
 /* One turn of the driver, and of the server. `connected` as in zkl_tls_link_prepare. */
 static void turn(bool connected)
 {
-    zkl_poll wanted = {.fd = server.client, .wake_at = zkl_clock() + ZKL_SECOND / 100};
+    zkl_poll wanted = {.fd = peer.client, .wake_at = zkl_clock() + ZKL_SECOND / 100};
     zkl_tls_link_prepare(link_under_test, &wanted, connected);
     struct pollfd polled = zkl_tls_link_poll(link_under_test);
-    poll(&polled, 1, server.limit == NO_LIMIT ? 1 : 0);
+    poll(&polled, 1, peer.limit == PEER_NO_LIMIT ? 1 : 0);
     zkl_tls_link_process(link_under_test, polled.fd >= 0 ? polled.revents : 0);
-    if (server.ssl == NULL) {
-        accept_link();
-    } else {
-        move_wire();
-    }
+    peer_move();
 }
 
 static bool is_broken(void)
@@ -276,7 +150,7 @@ static void assert_breaks(zkl_code expected, const char *text)
     }
     assert_int_equal(expected, code);
     assert_int_equal(-1, zkl_tls_link_poll(link_under_test).fd);
-    assert_false(server.seen);
+    assert_false(peer.seen);
 }
 
 /* The C client writes SECRET; takes turns until the server has read it. */
@@ -285,15 +159,15 @@ static void pass_up(void)
     char bytes[64];
     size_t have = 0;
     turn(false); /* the pair takes the place of the socket */
-    assert_int_equal(strlen(SECRET), send(server.client, SECRET, strlen(SECRET), MSG_NOSIGNAL));
+    assert_int_equal(strlen(SECRET), send(peer.client, SECRET, strlen(SECRET), MSG_NOSIGNAL));
     for (int64_t until = zkl_clock() + GIVE_UP_AFTER; have < strlen(SECRET) && zkl_clock() < until;) {
         turn(false);
-        int count = server.ssl != NULL ? tls->SSL_read(server.ssl, bytes + have, (int)(sizeof bytes - have)) : 0;
+        int count = peer.ssl != NULL ? tls->SSL_read(peer.ssl, bytes + have, (int)(sizeof bytes - have)) : 0;
         have += count > 0 ? (size_t)count : 0;
     }
     assert_int_equal(strlen(SECRET), have);
     assert_memory_equal(SECRET, bytes, have);
-    assert_false(server.seen);
+    assert_false(peer.seen);
 }
 
 /* The server writes so many bytes; takes turns until the C client has read them, unless the link breaks. Returns how many it has read. */
@@ -304,11 +178,11 @@ static size_t pass_down(size_t size)
     for (size_t i = 0; i < size; i++) {
         bytes[i] = (char)(i * 31);
     }
-    assert_int_equal(size, tls->SSL_write(server.ssl, bytes, (int)size));
+    assert_int_equal(size, tls->SSL_write(peer.ssl, bytes, (int)size));
     for (int64_t until = zkl_clock() + GIVE_UP_AFTER; have < size && !is_broken() && zkl_clock() < until;) {
         turn(true);
         ssize_t received;
-        while ((received = recv(server.client, buffer, sizeof buffer, MSG_DONTWAIT)) > 0) {
+        while ((received = recv(peer.client, buffer, sizeof buffer, MSG_DONTWAIT)) > 0) {
             assert_memory_equal(bytes + have, buffer, (size_t)received);
             have += (size_t)received;
         }
@@ -320,7 +194,7 @@ static size_t pass_down(size_t size)
 static void assert_client_sees_the_end(void)
 {
     char byte;
-    ssize_t received = recv(server.client, &byte, 1, MSG_DONTWAIT);
+    ssize_t received = recv(peer.client, &byte, 1, MSG_DONTWAIT);
     assert_true(received == 0 || (received < 0 && errno == ECONNRESET));
 }
 
@@ -341,7 +215,7 @@ static void passes_one_byte_at_a_time(void **state)
 {
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
-    server.limit = 1;
+    peer.limit = 1;
     pass_up();
     assert_int_equal(3000, pass_down(3000));
     pass_up();
@@ -353,7 +227,7 @@ static void breaks_at_a_truncated_record(void **state)
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     pass_up();
-    server.until_cut = 600; /* the tickets, if the server sends any, and a part of the record */
+    peer.until_cut = 600; /* the tickets, if the server sends any, and a part of the record */
     assert_int_equal(0, pass_down(10000));
     assert_breaks(ZKL_DISCONNECTED, "closed the connection");
     assert_client_sees_the_end();
@@ -365,7 +239,7 @@ static void breaks_at_a_changed_record(void **state)
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     pass_up();
-    server.until_change = 5000;
+    peer.until_change = 5000;
     assert_true(pass_down(10000) < 10000);
     assert_breaks(ZKL_TLS_FAILED, "TLS with '127.0.0.1:");
     assert_client_sees_the_end();
@@ -377,14 +251,14 @@ static void breaks_where_the_handshake_is_cut(void **state)
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     for (size_t length = 1; length < 600; length += 149) {
-        server.until_cut = length;
+        peer.until_cut = length;
         assert_breaks(ZKL_TLS_FAILED, "closed the connection during the TLS handshake");
         assert_client_sees_the_end();
-        close(server.client);
-        connect_client();
+        peer_close_client();
+        peer_connect_client(link_under_test);
         turn(false);
     }
-    server.until_cut = NO_LIMIT;
+    peer.until_cut = PEER_NO_LIMIT;
     pass_up();
     close_link();
 }
@@ -393,12 +267,12 @@ static void breaks_at_anything_else_than_a_handshake(void **state)
 {
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
-    server.stalled = true;
-    while (server.ssl == NULL) {
+    peer.stalled = true;
+    while (peer.ssl == NULL) {
         turn(false);
     }
     static const char plain[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
-    assert_int_equal(sizeof plain, send(server.socket, plain, sizeof plain, 0));
+    assert_int_equal(sizeof plain, send(peer.socket, plain, sizeof plain, 0));
     assert_breaks(ZKL_TLS_FAILED, "secureClientPort");
     close_link();
 }
@@ -407,7 +281,7 @@ static void breaks_when_the_server_says_nothing(void **state)
 {
     (void)state;
     open_link(IMPATIENT_MS);
-    server.stalled = true;
+    peer.stalled = true;
     assert_breaks(ZKL_TLS_FAILED, "did not finish the TLS handshake within 0.1 s");
     close_link();
 }
@@ -417,9 +291,9 @@ static void breaks_without_a_signal_when_it_writes_to_a_closed_connection(void *
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     pass_up();
-    end_server_connection(); /* the first bytes are answered by a reset, and the next ones by EPIPE */
+    peer_end_connection(); /* the first bytes are answered by a reset, and the next ones by EPIPE */
     for (int i = 0; i < 3; i++) {
-        send(server.client, SECRET, strlen(SECRET), MSG_NOSIGNAL);
+        send(peer.client, SECRET, strlen(SECRET), MSG_NOSIGNAL);
         zkl_tls_link_flush(link_under_test);
     }
     assert_breaks(ZKL_DISCONNECTED, "127.0.0.1:");
@@ -431,12 +305,11 @@ static void ends_the_connection_with_the_socket_of_the_c_client(void **state)
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     pass_up();
-    close(server.client);
-    server.client = -1;
-    for (int64_t until = zkl_clock() + GIVE_UP_AFTER; !server.ended && zkl_clock() < until;) {
+    peer_close_client();
+    for (int64_t until = zkl_clock() + GIVE_UP_AFTER; !peer.ended && zkl_clock() < until;) {
         turn(true);
     }
-    assert_true(server.ended);
+    assert_true(peer.ended);
     assert_false(is_broken());
     close_link();
 }
@@ -447,36 +320,211 @@ static void sends_the_last_request_before_the_end(void **state)
     open_link(SESSION_TIMEOUT_MS);
     pass_up();
     zkl_tls_link_closing(link_under_test);
-    struct pollfd client = {.fd = server.client, .events = POLLIN};
+    struct pollfd client = {.fd = peer.client, .events = POLLIN};
     assert_int_equal(1, poll(&client, 1, 0)); /* zookeeper_close does not wait */
-    assert_int_equal(7, send(server.client, "goodbye", 7, MSG_NOSIGNAL));
-    close(server.client);
-    server.client = -1;
+    assert_int_equal(7, send(peer.client, "goodbye", 7, MSG_NOSIGNAL));
+    peer_close_client();
     zkl_tls_link_closed(link_under_test);
-    move_wire();
+    peer_move();
     char bytes[16];
-    assert_int_equal(7, tls->SSL_read(server.ssl, bytes, sizeof bytes));
+    assert_int_equal(7, tls->SSL_read(peer.ssl, bytes, sizeof bytes));
     assert_memory_equal("goodbye", bytes, 7);
-    assert_int_equal(0, tls->SSL_read(server.ssl, bytes, sizeof bytes)); /* the end, and not a truncated stream */
+    assert_int_equal(0, tls->SSL_read(peer.ssl, bytes, sizeof bytes)); /* the end, and not a truncated stream */
     close_link();
 }
 
-static void resumes_its_session_with_the_server(void **state)
+/* Else a session would go on with what an authority that is trusted no more has allowed. */
+static void verifies_the_server_anew_at_each_connection(void **state)
 {
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     for (int i = 0; i < 3; i++) {
         pass_up();
-        assert_int_equal(i > 0, tls->SSL_session_reused(server.ssl));
+        assert_int_equal(0, peer_tls.SSL_session_reused(peer.ssl));
         assert_int_equal(100, pass_down(100)); /* and with it the server's ticket */
-        close(server.client);
-        connect_client();
-        for (int64_t until = zkl_clock() + GIVE_UP_AFTER; !server.ended && zkl_clock() < until;) {
+        peer_close_client();
+        peer_connect_client(link_under_test);
+        for (int64_t until = zkl_clock() + GIVE_UP_AFTER; !peer.ended && zkl_clock() < until;) {
             turn(false);
         }
-        end_server_connection();
-        server.ended = false;
+        peer_end_connection();
+        peer.ended = false;
     }
+    close_link();
+}
+
+static void renegotiates_if_the_server_wants_it(void **state)
+{
+    (void)state;
+    open_link(SESSION_TIMEOUT_MS);
+    tls->SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
+    pass_up();
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(1, peer_tls.SSL_renegotiate(peer.ssl));
+        pass_up();
+        assert_int_equal(50000, pass_down(50000));
+    }
+    close_link();
+}
+
+static void goes_on_with_new_keys_and_tickets(void **state)
+{
+    (void)state;
+    open_link(SESSION_TIMEOUT_MS);
+    pass_up();
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(1, peer_tls.SSL_key_update(peer.ssl, PEER_KEY_UPDATE_REQUESTED));
+        assert_int_equal(50000, pass_down(50000));
+        pass_up();
+        if (peer_tls.SSL_new_session_ticket != NULL) {
+            assert_int_equal(1, peer_tls.SSL_new_session_ticket(peer.ssl));
+        }
+        assert_int_equal(50000, pass_down(50000));
+        pass_up();
+    }
+    close_link();
+}
+
+/* Fills the wire with records of `size` bytes. Returns how many bytes are there for the link. */
+static int flood(const char *record, size_t size)
+{
+    for (int i = 0; i < 1000 && send(peer.socket, record, size, MSG_NOSIGNAL) == (ssize_t)size; i++) {
+    }
+    int there = 0;
+    assert_int_equal(0, ioctl(zkl_tls_link_poll(link_under_test).fd, FIONREAD, &there));
+    return there;
+}
+
+/* OpenSSL skips a request to renegotiate (HelloRequest) where it waits for a handshake, and reads on. */
+static void is_not_kept_busy_by_a_server_that_proves_nothing(void **state)
+{
+    (void)state;
+    static char records[1820 * 9];
+    for (size_t i = 0; i < sizeof records; i += 9) {
+        memcpy(records + i, "\x16\x03\x03\x00\x04\x00\x00\x00\x00", 9);
+    }
+    open_link(IMPATIENT_MS);
+    peer.stalled = true;
+    while (peer.ssl == NULL) {
+        turn(false);
+    }
+    int before = flood(records, sizeof records);
+    assert_true(before > MOST_AT_A_TIME);
+    zkl_tls_link_process(link_under_test, POLLIN);
+    int after = 0;
+    assert_int_equal(0, ioctl(zkl_tls_link_poll(link_under_test).fd, FIONREAD, &after));
+    assert_in_range(before - after, 1, MOST_AT_A_TIME);
+    while (!is_broken()) {
+        flood(records, sizeof records);
+        turn(false);
+    }
+    assert_breaks(ZKL_TLS_FAILED, "did not finish the TLS handshake within 0.1 s");
+    close_link();
+}
+
+static void accepts_no_common_name_in_place_of_a_name(void **state)
+{
+    (void)state;
+    open_link_with((settings){.certificate = "named", .host = "localhost"});
+    assert_breaks(ZKL_TLS_FAILED, "hostname mismatch");
+    close_link();
+}
+
+static void accepts_no_part_of_a_name(void **state)
+{
+    (void)state;
+    open_link_with((settings){.certificate = "partial", .server_name = "localhost.example"});
+    assert_breaks(ZKL_TLS_FAILED, "hostname mismatch");
+    close_link();
+}
+
+static void verifies_no_pattern(void **state)
+{
+    (void)state;
+    static const char *const names[] = {".example", "*.example"};
+    for (int i = 0; i < 2; i++) {
+        open_link_with((settings){.certificate = "partial", .server_name = names[i]});
+        assert_breaks(ZKL_TLS_FAILED, "is no name that TLS can verify");
+        close_link();
+    }
+}
+
+static void never_goes_without_encryption_or_certificate(void **state)
+{
+    (void)state;
+    char message[ZKL_MESSAGE_SIZE];
+    static const char *const only[] = {"eNULL:@SECLEVEL=0", "ECDHE-ECDSA-NULL-SHA:@SECLEVEL=0", "aNULL:@SECLEVEL=0",
+                                       "TLS_SHA256_SHA256"};
+    for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
+        assert_false(try_open_link((settings){.ciphers = only[i]}, message));
+        assert_non_null(strstr(message, "of the option tls.ciphers"));
+        peer_end();
+    }
+    static const char *const servers[] = {"eNULL:@SECLEVEL=0", "aNULL:@SECLEVEL=0"};
+    for (size_t i = 0; i < sizeof servers / sizeof *servers; i++) {
+        open_link_with((settings){.ciphers = "ALL:eNULL:aNULL:@SECLEVEL=0", .server_ciphers = servers[i]});
+        tls->SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
+        assert_breaks(ZKL_TLS_FAILED, "refuses TLS with this client");
+        close_link();
+    }
+}
+
+static void counts_the_time_to_connect_from_the_name_on(void **state)
+{
+    (void)state;
+    open_link(IMPATIENT_MS);
+    resolving_takes = IMPATIENT_MS * (ZKL_SECOND / 1000) / 3 * 9 / 10;
+    zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
+    zkl_tls_link_prepare(link_under_test, &wanted, false);
+    assert_true(wanted.wake_at >= zkl_clock() + IMPATIENT_MS * (ZKL_SECOND / 1000) / 3 / 2);
+    close_link();
+}
+
+/* Else it would never connect: each try would spend its time on the name. */
+static void uses_a_name_that_took_too_long_at_the_next_try(void **state)
+{
+    (void)state;
+    open_link(IMPATIENT_MS);
+    resolved = 0;
+    resolving_takes = IMPATIENT_MS * (ZKL_SECOND / 1000) / 3;
+    assert_breaks(ZKL_DISCONNECTED, "took longer than 0.1 s to resolve");
+    peer_close_client();
+    peer_connect_client(link_under_test);
+    pass_up();
+    assert_int_equal(1, resolved);
+    close_link();
+}
+
+static int (*write_of_openssl)(zkl_ssl *ssl, const void *bytes, int length);
+static int writes;
+
+static int count_writes(zkl_ssl *ssl, const void *bytes, int length)
+{
+    writes++;
+    return write_of_openssl(ssl, bytes, length);
+}
+
+/* It waits until it can send, and something of the server that nobody reads does not wake it. */
+static void waits_without_spinning_for_a_server_that_does_not_read(void **state)
+{
+    (void)state;
+    static char bytes[65536];
+    open_link(SESSION_TIMEOUT_MS);
+    pass_up();
+    assert_int_equal(4, tls->SSL_write(peer.ssl, "data", 4));
+    peer_move();
+    for (int full = 0; full < 10;) {
+        full = send(peer.client, bytes, sizeof bytes, MSG_NOSIGNAL) < 0 ? full + 1 : 0;
+        zkl_tls_link_flush(link_under_test);
+    }
+    zkl_tls_link_closing(link_under_test);
+    peer_close_client();
+    zkl_tls_library *library = (zkl_tls_library *)(uintptr_t)tls;
+    write_of_openssl = library->SSL_write;
+    library->SSL_write = count_writes;
+    zkl_tls_link_closed(link_under_test);
+    library->SSL_write = write_of_openssl;
+    assert_in_range(writes, 1, 10);
     close_link();
 }
 
@@ -493,7 +541,17 @@ int main(void)
         cmocka_unit_test(breaks_without_a_signal_when_it_writes_to_a_closed_connection),
         cmocka_unit_test(ends_the_connection_with_the_socket_of_the_c_client),
         cmocka_unit_test(sends_the_last_request_before_the_end),
-        cmocka_unit_test(resumes_its_session_with_the_server),
+        cmocka_unit_test(verifies_the_server_anew_at_each_connection),
+        cmocka_unit_test(renegotiates_if_the_server_wants_it),
+        cmocka_unit_test(goes_on_with_new_keys_and_tickets),
+        cmocka_unit_test(is_not_kept_busy_by_a_server_that_proves_nothing),
+        cmocka_unit_test(accepts_no_common_name_in_place_of_a_name),
+        cmocka_unit_test(accepts_no_part_of_a_name),
+        cmocka_unit_test(verifies_no_pattern),
+        cmocka_unit_test(never_goes_without_encryption_or_certificate),
+        cmocka_unit_test(counts_the_time_to_connect_from_the_name_on),
+        cmocka_unit_test(uses_a_name_that_took_too_long_at_the_next_try),
+        cmocka_unit_test(waits_without_spinning_for_a_server_that_does_not_read),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
 }

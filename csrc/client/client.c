@@ -207,7 +207,8 @@ static bool make_tls_link(zkl_client *client, const zkl_client_options *options,
         return true;
     }
     bool first;
-    client->tls_link = zkl_tls_link_new(options->tls, servers, options->session_timeout_ms, message, code, &first);
+    client->tls_link = zkl_tls_link_new(options->tls, servers, options->session_timeout_ms, zkl_client_log, client,
+                                        message, code, &first);
     if (client->tls_link == NULL) {
         return false;
     }

@@ -123,12 +123,12 @@ void zkl_client_push(zkl_client *client)
     }
 }
 
-/* Does what is due in the engine, and asks it what to wait for next. */
-static void prepare(zkl_client *client, zkl_poll *wanted)
+/* Does what is due in the engine, and asks it what to wait for next. `by_caller` as in zkl_client_turn. */
+static void prepare(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
     if (client->tls_link != NULL) {
-        zkl_tls_link_prepare(client->tls_link, wanted, zkl_engine_may_call(client->engine));
+        zkl_tls_link_prepare(client->tls_link, wanted, zkl_engine_may_call(client->engine), !by_caller);
     }
     if (wanted->must_disconnect) {
         shutdown(wanted->fd, SHUT_RDWR);
@@ -146,7 +146,7 @@ static void prepare(zkl_client *client, zkl_poll *wanted)
  * it is prepared before each packet. Where no more has arrived, that costs a read in vain. So nothing is tried if no reply is due, or
  * a moment after replies have come one by one.
  */
-void zkl_client_read(zkl_client *client, const struct pollfd *polled, const struct pollfd *link)
+void zkl_client_read(zkl_client *client, const struct pollfd *polled, const struct pollfd *link, bool by_caller)
 {
     /* The thread has not held engine_mutex while it polled: the socket may be another one, with another number. */
     bool current = client->socket.fd == polled->fd;
@@ -161,7 +161,7 @@ void zkl_client_read(zkl_client *client, const struct pollfd *polled, const stru
     }
     for (int32_t packets = 1; packets < MOST_PACKETS && zkl_engine_may_read_on(client->engine); packets++) {
         zkl_poll wanted;
-        prepare(client, &wanted);
+        prepare(client, &wanted, by_caller);
         if (!zkl_engine_may_read_on(client->engine)) {
             return; /* the connection was lost meanwhile */
         }
@@ -182,7 +182,10 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
             return false;
         }
     }
-    prepare(client, wanted);
+    prepare(client, wanted, by_caller);
+    if (client->tls_link != NULL) {
+        zkl_tls_link_flush_rest(client->tls_link);
+    }
     zkl_client_end_turn(client, by_caller);
     int64_t expire_at = zkl_handles_expire_at(&client->handles);
     wanted->wake_at = expire_at < wanted->wake_at ? expire_at : wanted->wake_at;

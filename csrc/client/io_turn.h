@@ -27,10 +27,10 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller);
 struct pollfd zkl_client_link_poll(const zkl_client *client);
 /*
  * engine_mutex held. Passes the results of poll to the engine: of the C client's socket, as wanted by the latest turn, and of
- * zkl_client_link_poll. Reads on as long as replies have arrived, up to a bound. The turn that follows tells the owner of all of them
+ * zkl_client_link_poll. `by_caller` as in zkl_client_turn. Reads on as long as replies have arrived, up to a bound. The turn that follows tells the owner of all of them
  * together.
  */
-void zkl_client_read(zkl_client *client, const struct pollfd *polled, const struct pollfd *link);
+void zkl_client_read(zkl_client *client, const struct pollfd *polled, const struct pollfd *link, bool by_caller);
 /*
  * engine_mutex held. Ends a turn that has nothing else to do: sends what was held back and publishes what changed. `silently`: no
  * byte is written for notifications.

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* AddressSanitizer refuses to load anything with RTLD_DEEPBIND. */
-#if !defined(RTLD_DEEPBIND) || defined(__SANITIZE_ADDRESS__)
+/* AddressSanitizer and ThreadSanitizer refuse to load anything with RTLD_DEEPBIND. */
+#if !defined(RTLD_DEEPBIND) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define DEEPBIND 0
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define DEEPBIND 0
 #endif
 #endif

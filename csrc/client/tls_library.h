@@ -51,7 +51,9 @@ typedef long (*zkl_bio_control_fn)(zkl_bio *bio, int command, long number, void 
     FUNCTION(long, SSL_ctrl, (zkl_ssl * ssl, int command, long number, void *pointer))                                 \
     FUNCTION(void, SSL_set_hostflags, (zkl_ssl * ssl, unsigned int flags))                                             \
     FUNCTION(int, SSL_set1_host, (zkl_ssl * ssl, const char *name))                                                    \
+    FUNCTION(const char *, SSL_get_version, (const zkl_ssl *ssl))                                                      \
     FUNCTION(zkl_verify_param *, SSL_get0_param, (zkl_ssl * ssl))                                                      \
+    FUNCTION(int, X509_VERIFY_PARAM_set_flags, (zkl_verify_param * param, unsigned long flags))                        \
     FUNCTION(int, X509_VERIFY_PARAM_set1_ip_asc, (zkl_verify_param * param, const char *address))                      \
     FUNCTION(long, SSL_get_verify_result, (const zkl_ssl *ssl))                                                        \
     FUNCTION(const char *, X509_verify_cert_error_string, (long result))                                               \
@@ -83,10 +85,8 @@ typedef struct {
 
 /* Values of OpenSSL's headers, the same in all its versions from 1.1 on. */
 enum {
-    ZKL_SSL_ERROR_SSL = 1,
     ZKL_SSL_ERROR_WANT_READ = 2,
     ZKL_SSL_ERROR_WANT_WRITE = 3,
-    ZKL_SSL_ERROR_SYSCALL = 5,
     ZKL_SSL_ERROR_ZERO_RETURN = 6,
     ZKL_SSL_VERIFY_NONE = 0,
     ZKL_SSL_VERIFY_PEER = 1,
@@ -107,6 +107,7 @@ enum {
     ZKL_X509_V_OK = 0,
     ZKL_X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS = 4,
     ZKL_X509_CHECK_FLAG_NEVER_CHECK_SUBJECT = 0x20,
+    ZKL_X509_V_FLAG_PARTIAL_CHAIN = 0x80000,
 };
 
 /*

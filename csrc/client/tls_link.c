@@ -28,6 +28,12 @@
 /* How long zkl_tls_link_closed waits for the server. */
 #define GOODBYE_WITHIN (ZKL_SECOND * 3 / 2)
 
+/*
+ * For so long after a flush the C client sends no ping of its own: it does so after a third of the session timeout, which is at least
+ * 100 ms.
+ */
+#define FLUSHED_FOR (ZKL_SECOND / 100)
+
 /* The C client pauses when it comes upon the end of its list. More addresses than this are of no use for that. */
 #define MOST_ADDRESSES 64
 
@@ -65,12 +71,18 @@ struct zkl_tls_link {
     zkl_ssl_context *context;
     zkl_ssl *ssl;
     int32_t left; /* how many more bytes of the server may be received in this turn */
-    bool eof;     /* the server has ended the TCP stream */
-    bool fatal;   /* OpenSSL must not be called any more for this connection */
-    bool closing; /* between zkl_tls_link_closing and zkl_tls_link_closed */
-    int error;    /* errno of the latest failure to send or to receive; 0: none */
-    stretch up;   /* from the C client to the server, not encrypted */
-    stretch down; /* from the server to the C client, decrypted */
+    bool flushed; /* the C client's latest bytes were taken after the latest zkl_tls_link_process */
+    int64_t flushed_at;
+    int32_t refused;    /* how many connections in a row have failed by TLS */
+    int64_t not_before; /* when the next connection may be begun */
+    bool eof;           /* the server has ended the TCP stream */
+    bool fatal;         /* OpenSSL must not be called any more for this connection */
+    bool closing;       /* between zkl_tls_link_closing and zkl_tls_link_closed */
+    int error;          /* errno of the latest failure to send or to receive; 0: none */
+    stretch up;         /* from the C client to the server, not encrypted */
+    stretch down;       /* from the server to the C client, decrypted */
+    zkl_tls_log_fn log;
+    void *log_context;
     zkl_code code;
     char problem[ZKL_MESSAGE_SIZE];
 };
@@ -143,13 +155,34 @@ static void end_connection(zkl_tls_link *link)
 
 static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/*
+ * A server that refuses TLS, or that is refused, costs both sides a handshake each time. So after each server has had its turn, there is
+ * a pause, which doubles each time.
+ */
+static int64_t pause_after(const zkl_tls_link *link)
+{
+    int32_t doubled = link->refused - link->servers.count;
+    int64_t longest = link->step / 2;
+    int64_t pause = doubled < 0 ? 0 : link->step / 20 * (INT64_C(1) << (doubled < 10 ? doubled : 10));
+    return pause < longest ? pause : longest;
+}
+
 static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
 {
+    char problem[sizeof link->problem];
     va_list args;
     va_start(args, format);
-    vsnprintf(link->problem, sizeof link->problem, format, args);
+    vsnprintf(problem, sizeof problem, format, args);
     va_end(args);
+    if (strcmp(problem, link->problem) != 0) {
+        link->log(link->log_context, ZOO_LOG_LEVEL_WARN, problem);
+        memcpy(link->problem, problem, sizeof problem);
+    }
     link->code = code;
+    if (code == ZKL_TLS_FAILED) {
+        link->refused++;
+        link->not_before = zkl_clock() + pause_after(link);
+    }
     drop(link);
     enter(link, ZKL_TLS_LINK_BROKEN);
 }
@@ -193,7 +226,8 @@ static int receive_bytes(zkl_bio *bio, char *bytes, int size)
     if (received < 0) {
         return failed_io(link, bio, ZKL_BIO_FLAGS_READ);
     }
-    link->left -= (int32_t)received;
+    /* If there was less than was asked for, there is no more now: poll tells when there is. */
+    link->left = received < size ? 0 : link->left - (int32_t)received;
     link->eof = link->eof || received == 0;
     return (int)received;
 }
@@ -292,6 +326,7 @@ static bool move_down(zkl_tls_link *link)
             }
             down->from = 0;
             down->length = count;
+            link->refused = 0;
         }
         ssize_t sent = send(link->end, down->bytes + down->from, (size_t)down->length, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0) {
@@ -311,6 +346,7 @@ static void not_written(zkl_tls_link *link, int result)
         return;
     }
     link->error = 0;
+    link->left = TURN;
     move_down(link);
     if (link->state == ZKL_TLS_LINK_OPEN) {
         link->fatal = true;
@@ -323,7 +359,8 @@ static int64_t move_up(zkl_tls_link *link)
 {
     stretch *up = &link->up;
     int64_t taken = 0;
-    for (;;) {
+    bool more = true;
+    while (more || up->length > 0) {
         if (up->length == 0) {
             ssize_t received = recv(link->end, up->bytes, sizeof up->bytes, MSG_DONTWAIT);
             if (received == 0 && !link->closing) {
@@ -335,6 +372,7 @@ static int64_t move_up(zkl_tls_link *link)
             up->from = 0;
             up->length = (int32_t)received;
             taken += received;
+            more = received == sizeof up->bytes || link->closing;
         }
         link->settings.library->ERR_clear_error();
         int count = link->settings.library->SSL_write(link->ssl, up->bytes + up->from, up->length);
@@ -344,6 +382,7 @@ static int64_t move_up(zkl_tls_link *link)
         }
         consume(up, count);
     }
+    return taken;
 }
 
 /* --- connecting ---------------------------------------------------------------------------------------------------- */
@@ -383,6 +422,11 @@ static void shake_hands(zkl_tls_link *link)
     link->settings.library->ERR_clear_error();
     int result = link->settings.library->SSL_do_handshake(link->ssl);
     if (result == 1) {
+        char message[ZKL_MESSAGE_SIZE];
+        snprintf(message, sizeof message, "connected to '%s' by %s", server_text(link),
+                 link->settings.library->SSL_get_version(link->ssl));
+        link->log(link->log_context, ZOO_LOG_LEVEL_INFO, message);
+        link->problem[0] = '\0';
         zkl_server_list_connected(&link->servers);
         enter(link, ZKL_TLS_LINK_OPEN);
     } else {
@@ -390,9 +434,13 @@ static void shake_hands(zkl_tls_link *link)
     }
 }
 
-/* CONNECTING. */
+/* CONNECTING. The events may be those of an earlier socket with the same number, so that they are asked for again. */
 static void finish_connect(zkl_tls_link *link)
 {
+    struct pollfd connected = {.fd = link->fd, .events = POLLOUT};
+    if (poll(&connected, 1, 0) != 1) {
+        return;
+    }
     int error = 0;
     socklen_t size = sizeof error;
     if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
@@ -410,12 +458,13 @@ static void finish_connect(zkl_tls_link *link)
 static void start_connect(zkl_tls_link *link)
 {
     const struct addrinfo *address;
+    int64_t began = zkl_clock();
     int error = zkl_server_list_next(&link->servers, &address);
     if (error != 0) {
         fail(link, ZKL_DISCONNECTED, "cannot resolve '%s': %s", link->servers.current->host, gai_strerror(error));
         return;
     }
-    if (zkl_clock() >= link->deadline) { /* too little time is left before the C client gives up */
+    if (zkl_clock() - began >= link->step) { /* too little time is left before the C client gives up */
         zkl_server_list_again(&link->servers, address);
         fail(link, ZKL_DISCONNECTED, "'%s' took longer than %.3g s to resolve; trying again",
              link->servers.current->host, (double)link->step / 1e9);
@@ -470,7 +519,7 @@ static bool take_over(zkl_tls_link *link, int fd)
 
 static void limit(zkl_tls_link *link)
 {
-    if (zkl_clock() < link->deadline) {
+    if (link->fd < 0 || zkl_clock() < link->deadline) {
         return;
     }
     double seconds = (double)link->step / 1e9;
@@ -486,28 +535,51 @@ static void limit(zkl_tls_link *link)
 
 void zkl_tls_link_flush(zkl_tls_link *link)
 {
-    if (link->state == ZKL_TLS_LINK_OPEN) {
-        move_up(link);
+    if (link->state == ZKL_TLS_LINK_OPEN && move_up(link) > 0) {
+        link->flushed = true;
+        link->flushed_at = zkl_clock();
     }
 }
 
-void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected)
+/* Takes over a new socket of the C client, if there is one. Its connection begins at once, or after a pause. */
+static void follow_client(zkl_tls_link *link, int fd)
 {
-    link->left = TURN;
-    bool gone = !connected && (wanted->fd < 0 || is_fresh(wanted->fd));
-    if (gone && link->state != ZKL_TLS_LINK_NONE) {
+    if (fd >= 0 && !is_fresh(fd)) {
+        return;
+    }
+    if (link->state != ZKL_TLS_LINK_NONE) {
         end_connection(link);
     }
-    if (gone && wanted->fd >= 0) {
+    if (fd >= 0) {
         enter(link, ZKL_TLS_LINK_CONNECTING);
-        if (take_over(link, wanted->fd)) {
-            start_connect(link);
+        take_over(link, fd);
+    }
+}
+
+void zkl_tls_link_flush_rest(zkl_tls_link *link)
+{
+    if (!link->flushed || zkl_clock() - link->flushed_at > FLUSHED_FOR) {
+        zkl_tls_link_flush(link);
+    }
+}
+
+void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected, bool may_block)
+{
+    link->left = TURN;
+    if (!connected && may_block) {
+        follow_client(link, wanted->fd);
+        if (link->state == ZKL_TLS_LINK_CONNECTING && link->fd < 0) {
+            if (zkl_clock() >= link->not_before) {
+                start_connect(link);
+            } else {
+                wanted->wake_at = link->not_before < wanted->wake_at ? link->not_before : wanted->wake_at;
+                return;
+            }
         }
     }
     if (link->state == ZKL_TLS_LINK_OPEN && link->down.length > 0) {
         move_down(link); /* the C client may have read meanwhile */
     }
-    zkl_tls_link_flush(link);
     if (link->deadline < wanted->wake_at) {
         wanted->wake_at = link->deadline;
     }
@@ -520,6 +592,7 @@ struct pollfd zkl_tls_link_poll(const zkl_tls_link *link)
 
 bool zkl_tls_link_process(zkl_tls_link *link, short revents)
 {
+    zkl_tls_link_state was = link->state;
     link->left = TURN;
     if (revents != 0 && link->state == ZKL_TLS_LINK_CONNECTING) {
         finish_connect(link);
@@ -528,10 +601,14 @@ bool zkl_tls_link_process(zkl_tls_link *link, short revents)
     }
     bool moved = false;
     if (revents != 0 && link->state == ZKL_TLS_LINK_OPEN) {
+        bool waiting = was != ZKL_TLS_LINK_OPEN || link->up.length > 0;
         link->events = POLLIN;
         moved = move_down(link);
-        zkl_tls_link_flush(link);
+        if (waiting) {
+            zkl_tls_link_flush(link);
+        }
     }
+    link->flushed = false;
     limit(link);
     return moved;
 }
@@ -551,7 +628,7 @@ void zkl_tls_link_closed(zkl_tls_link *link)
         return;
     }
     int64_t until = zkl_clock() + GOODBYE_WITHIN;
-    bool answered = move_up(link) == 0; /* it has not asked for anything */
+    bool answered = move_up(link) == 0 && link->up.length == 0; /* it has not asked for anything */
     while (link->state == ZKL_TLS_LINK_OPEN && !answered && zkl_clock() < until) {
         struct pollfd server = {.fd = link->fd, .events = link->up.length > 0 ? POLLOUT : POLLIN};
         poll(&server, 1, zkl_poll_timeout(until, zkl_clock()));
@@ -601,7 +678,7 @@ static bool make_addresses(zkl_tls_link *link, const char *servers, int port)
 }
 
 zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, const char *servers, int32_t session_timeout_ms,
-                               char *message, zkl_code *code, bool *first)
+                               zkl_tls_log_fn log, void *log_context, char *message, zkl_code *code, bool *first)
 {
     *code = ZKL_UNSUPPORTED;
     const zkl_tls_library *tls = zkl_tls_library_load(message, ZKL_MESSAGE_SIZE, first);
@@ -618,6 +695,8 @@ zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, const char *serve
     link->listener = link->end = link->fd = -1;
     link->deadline = ZKL_NEVER;
     link->step = (int64_t)session_timeout_ms * (ZKL_SECOND / 1000) / 3;
+    link->log = log;
+    link->log_context = log_context;
     link->method = shared_method(tls);
     if (link->method == NULL || !zkl_tls_settings_init(&link->settings, tls, options) ||
         !zkl_server_list_init(&link->servers, servers)) {

@@ -12,6 +12,7 @@
  * resolved for as long as that takes (I/O thread only, as the C client does it too), and zkl_tls_link_closed.
  *
  *   NONE -> CONNECTING            the C client has a new socket; the socket pair takes its place; a server is chosen
+ *                                 the connection is begun now, or after a pause if TLS has failed
  *   CONNECTING -> HANDSHAKING     the TCP connection is established
  *   HANDSHAKING -> OPEN           the server's certificate and name are verified: bytes of the C client are sent from now on
  *   CONNECTING, HANDSHAKING, OPEN -> BROKEN
@@ -34,25 +35,33 @@
 
 typedef struct zkl_tls_link zkl_tls_link;
 
+/* Called with a line for the log: why a connection has failed, unless it is the same reason as before; or to which server there is one. */
+typedef void (*zkl_tls_log_fn)(void *context, int level, const char *message);
+
 /*
  * Returns a new link, or NULL. `message` (ZKL_MESSAGE_SIZE bytes) and *code then say why: ZKL_UNSUPPORTED if there is no OpenSSL,
  * ZKL_TLS_FAILED if the options or their files are wrong. `servers` is the connection string, in the order in which the servers are
  * tried; *first says whether this call has loaded OpenSSL. Any thread.
  */
 zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, const char *servers, int32_t session_timeout_ms,
-                               char *message, zkl_code *code, bool *first);
+                               zkl_tls_log_fn log, void *log_context, char *message, zkl_code *code, bool *first);
 void zkl_tls_link_free(zkl_tls_link *link);
 /* The connection string for the C client: the listener's address, once for each server, and the chroot. Any thread. */
 const char *zkl_tls_link_addresses(const zkl_tls_link *link);
 
 /*
- * Call it after each zkl_engine_prepare, which has set `wanted`: takes over a new socket of the C client, sends what the C client has
- * written, and lowers wanted->wake_at to the link's deadline. `connected`: the C client has the connection it had before. Without it,
- * I/O thread only.
+ * Call it after each zkl_engine_prepare, which has set `wanted`: takes over a new socket of the C client, and lowers wanted->wake_at to the link's deadline. `connected`: the C client has the connection it had before. `may_block`:
+ * this is the I/O thread. Only then is a socket taken over and a connection begun.
  */
-void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected);
+void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected, bool may_block);
 /* Sends what the C client has written. */
 void zkl_tls_link_flush(zkl_tls_link *link);
+/*
+ * The same before the link is polled, without a system call if nothing can have been written since the latest flush. Requests are flushed
+ * by zkl_tls_link_flush. If that has sent some since the latest zkl_tls_link_process, the C client can only have written a ping, and it
+ * sends pings only where it was silent.
+ */
+void zkl_tls_link_flush_rest(zkl_tls_link *link);
 /* What to poll for the link; its fd is -1 if nothing is. */
 struct pollfd zkl_tls_link_poll(const zkl_tls_link *link);
 /* Handles the result of that poll, 0 after a timeout. Returns whether the C client has something to read now. */

@@ -30,6 +30,8 @@
 
 static const zkl_tls_library *tls;
 static zkl_tls_link *link_under_test;
+static char logged[ZKL_MESSAGE_SIZE];
+static int lines;
 
 /* How long the next call of getaddrinfo takes, and how many there were. */
 static int64_t resolving_takes;
@@ -48,6 +50,14 @@ __attribute__((visibility("default"))) int getaddrinfo(const char *restrict node
     resolving_takes = 0;
     resolved++;
     return next(node, service, hints, result);
+}
+
+static void log_line(void *context, int level, const char *message)
+{
+    assert_ptr_equal(&lines, context);
+    assert_true(level > 0);
+    snprintf(logged, sizeof logged, "%s", message);
+    lines++;
 }
 
 static int set_up_all(void **state)
@@ -91,7 +101,7 @@ static bool try_open_link(settings with, char *message)
     snprintf(servers, sizeof servers, "%s:%d/app", with.host != NULL ? with.host : "127.0.0.1", port);
     link_under_test =
         zkl_tls_link_new(&options, servers, with.session_timeout_ms != 0 ? with.session_timeout_ms : SESSION_TIMEOUT_MS,
-                         message, &code, &first);
+                         log_line, &lines, message, &code, &first);
     if (link_under_test != NULL) {
         peer_connect_client(link_under_test);
     }
@@ -122,7 +132,8 @@ static void close_link(void)
 static void turn(bool connected)
 {
     zkl_poll wanted = {.fd = peer.client, .wake_at = zkl_clock() + ZKL_SECOND / 100};
-    zkl_tls_link_prepare(link_under_test, &wanted, connected);
+    zkl_tls_link_prepare(link_under_test, &wanted, connected, true);
+    zkl_tls_link_flush_rest(link_under_test);
     struct pollfd polled = zkl_tls_link_poll(link_under_test);
     poll(&polled, 1, peer.limit == PEER_NO_LIMIT ? 1 : 0);
     zkl_tls_link_process(link_under_test, polled.fd >= 0 ? polled.revents : 0);
@@ -475,7 +486,7 @@ static void counts_the_time_to_connect_from_the_name_on(void **state)
     open_link(IMPATIENT_MS);
     resolving_takes = IMPATIENT_MS * (ZKL_SECOND / 1000) / 3 * 9 / 10;
     zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
-    zkl_tls_link_prepare(link_under_test, &wanted, false);
+    zkl_tls_link_prepare(link_under_test, &wanted, false, true);
     assert_true(wanted.wake_at >= zkl_clock() + IMPATIENT_MS * (ZKL_SECOND / 1000) / 3 / 2);
     close_link();
 }
@@ -495,36 +506,142 @@ static void uses_a_name_that_took_too_long_at_the_next_try(void **state)
     close_link();
 }
 
+/* The I/O thread may wait for a name, and callers may not. */
+static void connects_in_the_turns_of_the_io_thread_only(void **state)
+{
+    (void)state;
+    open_link(SESSION_TIMEOUT_MS);
+    zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
+    resolved = 0;
+    zkl_tls_link_prepare(link_under_test, &wanted, false, false);
+    assert_int_equal(-1, zkl_tls_link_poll(link_under_test).fd);
+    assert_int_equal(0, resolved);
+    pass_up();
+    assert_int_equal(1, resolved);
+    close_link();
+}
+
+static void logs_where_it_is_connected_and_each_new_problem_once(void **state)
+{
+    (void)state;
+    open_link(SESSION_TIMEOUT_MS);
+    lines = 0;
+    pass_up();
+    assert_non_null(strstr(logged, "connected to '127.0.0.1:"));
+    assert_non_null(strstr(logged, "by TLSv1.3"));
+    for (int i = 0; i < 3; i++) {
+        peer.until_cut = 1;
+        peer_close_client();
+        peer_connect_client(link_under_test);
+        turn(false);
+        peer_end_connection();
+        assert_breaks(ZKL_TLS_FAILED, "closed the connection during the TLS handshake");
+    }
+    assert_int_equal(2, lines);
+    assert_non_null(strstr(logged, "closed the connection during the TLS handshake"));
+    close_link();
+}
+
+/* Else a fleet whose certificates have expired would ask for handshakes without end. */
+static void pauses_longer_and_longer_if_tls_fails(void **state)
+{
+    (void)state;
+    open_link_with((settings){.certificate = "named", .host = "localhost", .session_timeout_ms = 6000});
+    const int64_t pauses[] = {0,   100,  200, 400,
+                              800, 1000, 1000}; /* ms: from a sixtieth of the session timeout to a sixth */
+    int64_t previous = 0, failed_by = 0;
+    for (size_t i = 0; i < sizeof pauses / sizeof *pauses; i++) {
+        zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
+        int64_t pause = pauses[i] * (ZKL_SECOND / 1000);
+        zkl_tls_link_prepare(link_under_test, &wanted, false, true);
+        if (pause > 0 && zkl_clock() < failed_by + pause / 2) {
+            assert_int_equal(-1, zkl_tls_link_poll(link_under_test).fd);
+            assert_true(wanted.wake_at >= previous + pause); /* the latest try began after the pause before it */
+            assert_true(wanted.wake_at <= failed_by + pause);
+            previous = wanted.wake_at;
+        }
+        assert_breaks(ZKL_TLS_FAILED, "hostname mismatch");
+        failed_by = zkl_clock();
+        peer_end_connection();
+        peer_close_client();
+        peer_connect_client(link_under_test);
+    }
+    assert_true(previous > 0);
+    close_link();
+}
+
 static int (*write_of_openssl)(zkl_ssl *ssl, const void *bytes, int length);
 static int writes;
+static bool server_reads;
 
-static int count_writes(zkl_ssl *ssl, const void *bytes, int length)
+/* In place of OpenSSL's. The server, if it reads, does so when the link has found it busy. */
+static int watched_write(zkl_ssl *ssl, const void *bytes, int length)
 {
     writes++;
-    return write_of_openssl(ssl, bytes, length);
+    int result = write_of_openssl(ssl, bytes, length);
+    for (int i = 0; server_reads && result <= 0 && i < 10000; i++) {
+        peer_move();
+    }
+    return result;
+}
+
+/* Fills what is between the link and the server, so that the link itself has bytes left. */
+static void fill_wire(void)
+{
+    static char bytes[16384];
+    for (int left = 0; left == 0;) {
+        assert_true(send(peer.client, bytes, sizeof bytes, MSG_NOSIGNAL) > 0);
+        zkl_tls_link_flush(link_under_test);
+        assert_int_equal(0, ioctl(peer.client, TIOCOUTQ, &left));
+    }
+}
+
+static void say_goodbye(void)
+{
+    zkl_tls_link_closing(link_under_test);
+    send(peer.client, "goodbye", 7, MSG_NOSIGNAL);
+    peer_close_client();
+    zkl_tls_library *library = (zkl_tls_library *)(uintptr_t)tls;
+    write_of_openssl = library->SSL_write;
+    library->SSL_write = watched_write;
+    writes = 0;
+    zkl_tls_link_closed(link_under_test);
+    library->SSL_write = write_of_openssl;
 }
 
 /* It waits until it can send, and something of the server that nobody reads does not wake it. */
 static void waits_without_spinning_for_a_server_that_does_not_read(void **state)
 {
     (void)state;
-    static char bytes[65536];
     open_link(SESSION_TIMEOUT_MS);
     pass_up();
     assert_int_equal(4, tls->SSL_write(peer.ssl, "data", 4));
     peer_move();
-    for (int full = 0; full < 10;) {
-        full = send(peer.client, bytes, sizeof bytes, MSG_NOSIGNAL) < 0 ? full + 1 : 0;
-        zkl_tls_link_flush(link_under_test);
-    }
-    zkl_tls_link_closing(link_under_test);
-    peer_close_client();
-    zkl_tls_library *library = (zkl_tls_library *)(uintptr_t)tls;
-    write_of_openssl = library->SSL_write;
-    library->SSL_write = count_writes;
-    zkl_tls_link_closed(link_under_test);
-    library->SSL_write = write_of_openssl;
+    fill_wire();
+    server_reads = false;
+    say_goodbye();
     assert_in_range(writes, 1, 10);
+    close_link();
+}
+
+static void sends_the_last_request_when_the_server_reads_again(void **state)
+{
+    (void)state;
+    char bytes[16384];
+    open_link(SESSION_TIMEOUT_MS);
+    pass_up();
+    fill_wire();
+    server_reads = true;
+    say_goodbye();
+    for (int i = 0; i < 10000; i++) {
+        peer_move();
+    }
+    int count, last = 0;
+    while ((count = tls->SSL_read(peer.ssl, bytes, sizeof bytes)) > 0) {
+        last = count;
+    }
+    assert_true(last >= 7);
+    assert_memory_equal("goodbye", bytes + last - 7, 7);
     close_link();
 }
 
@@ -551,7 +668,11 @@ int main(void)
         cmocka_unit_test(never_goes_without_encryption_or_certificate),
         cmocka_unit_test(counts_the_time_to_connect_from_the_name_on),
         cmocka_unit_test(uses_a_name_that_took_too_long_at_the_next_try),
+        cmocka_unit_test(connects_in_the_turns_of_the_io_thread_only),
+        cmocka_unit_test(logs_where_it_is_connected_and_each_new_problem_once),
+        cmocka_unit_test(pauses_longer_and_longer_if_tls_fails),
         cmocka_unit_test(waits_without_spinning_for_a_server_that_does_not_read),
+        cmocka_unit_test(sends_the_last_request_when_the_server_reads_again),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
 }

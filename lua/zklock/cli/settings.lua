@@ -192,7 +192,7 @@ function settings.read(arguments)
         local set = os.getenv(variable)
         if not SECRET[name] and arguments[name] ~= nil then
             found[name] = { value = arguments[name], from = "--" .. name:gsub("_", "-") }
-        elseif set and set ~= "" then
+        elseif set and (set ~= "" or name:find("^tls")) then -- a variable that expands to nothing must not turn TLS off
             found[name] = { value = set, from = variable }
         end
     end

@@ -6,6 +6,7 @@ if not rawget(_G, "jit") then
 end
 
 local certificates = require "spec.support.certificates"
+local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 local stunnel = require "spec.support.stunnel"
@@ -30,15 +31,88 @@ describe("inside nginx, a client with TLS #nginx", function()
 
     after_each(fixture.clean)
 
-    it("works while nginx serves and requests HTTPS, and survives a reconnect", function()
-        if not made then
-            return pending("needs stunnel4 and openssl")
-        end
-        local lines = {
+    --- A spec that is pending where certificates cannot be made.
+    local function spec(title, fn)
+        it(title, function()
+            if not made then
+                return pending("needs stunnel4 and openssl")
+            end
+            fn()
+        end)
+    end
+
+    --- Starts a stunnel in front of the shared server.
+    local function tunnel_at(port)
+        return fixture.remember(stunnel.start(fixture.servers(), {
             "cert = " .. made:file "server.pem", "key = " .. made:file "server.key", "CAfile = " .. made:file "ours-ca.pem",
             "verifyChain = yes"
-        }
-        local tunnel = fixture.remember(stunnel.start(fixture.servers(), lines))
+        }, port))
+    end
+
+    --- Starts nginx, whose clients connect by that stunnel, with a location that takes a lock and keeps it.
+    local function start(tunnel, workers, session_timeout)
+        return inside.start([[
+            location = /park { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                package.loaded.parked = inside.mutex("@PATH@-parked")
+                assert(package.loaded.parked:acquire { timeout = 20, keep = true })
+                ngx.say("parked")
+            } }
+            location = /parked { content_by_lua_block {
+                local parked = package.loaded.parked
+                ngx.say(parked and tostring(parked:held()) or "elsewhere")
+            } }
+        ]], {
+            servers = tunnel.address, workers = workers, settings = ([[
+                inside.session_timeout = %g
+                inside.tls = { ca_file = "%s", cert_file = "%s", key_file = "%s" }
+            ]]):format(session_timeout, made:file "ours-ca.pem", made:file "client.pem", made:file "client.key")
+        })
+    end
+
+    spec("passes locks on at once when its worker exits, and the new workers connect", function()
+        local tunnel = tunnel_at()
+        local server = start(tunnel, 2, 60)
+        local old = server:workers()
+        assert.same({ 200, "parked" }, { server:get("/park") })
+        local session = fixture.session_of(server.path .. "-parked")
+        local holding = inside.hold(server)
+        fixture.await_children(server.path, 1)
+        server:signal("HUP")
+        assert(fixture.client({ session_timeout = 60 }):mutex(server.path .. "-parked"):acquire(50))
+        fixture.assert_not_expired(session)
+        inside.go(server)
+        assert.same({ 200, "held" }, { holding:answer() })
+        eventually(function()
+            local now = server:workers()
+            return #now == 2 and now[1] ~= old[1] and now[1] ~= old[2] and now[2] ~= old[1] and now[2] ~= old[2]
+        end, 20, "the old workers to go")
+        local waiting = {}
+        for index = 1, 20 do
+            waiting[index] = inside.cycle(server)
+        end
+        for _, request in ipairs(waiting) do
+            assert.same({ 200, "held" }, { request:answer() })
+        end
+        inside.nobody_complained(server)
+    end)
+
+    spec("loses its locks with its session, and goes on with a new one", function()
+        local tunnel = tunnel_at()
+        local server = start(tunnel, 1, 3)
+        assert.same({ 200, "parked" }, { server:get("/park") })
+        assert.same({ 200, "true" }, { server:get("/parked") })
+        tunnel:stop()
+        fixture.await_children(server.path .. "-parked", 0) -- the session has expired
+        assert.same({ 200, "false" }, { server:get("/parked") })
+        tunnel_at(tunnel.port)
+        assert.same({ 200, "held" }, { inside.cycle(server):answer() })
+        assert.same({ 200, "parked" }, { server:get("/park") })
+        inside.nobody_complained(server)
+    end)
+
+    spec("works while nginx serves and requests HTTPS, and survives a reconnect", function()
+        local tunnel = tunnel_at()
         local server = inside.start((([[
             location = /lock { content_by_lua_block {
                 local zklock = require "zklock"
@@ -69,7 +143,7 @@ describe("inside nginx, a client with TLS #nginx", function()
         ]]):gsub("@FILES@", made.directory) })
         assert.same({ 200, "20" }, { server:get("/lock") })
         tunnel:stop()
-        fixture.remember(stunnel.start(fixture.servers(), lines, tunnel.port))
+        tunnel_at(tunnel.port)
         assert.same({ 200, "40" }, { server:get("/lock") })
         inside.nobody_complained(server)
     end)

@@ -17,6 +17,7 @@ inside.HEAD = [[
     init_by_lua_block {
         local inside = require "spec.support.inside_nginx"
         inside.servers, inside.path = "@ZOOKEEPER@", "@PATH@"
+        @SETTINGS@
     }
     server {
         listen 127.0.0.1:@PORT@ backlog=4096;
@@ -27,14 +28,14 @@ inside.HEAD = [[
 ]]
 
 --- Starts nginx with one worker, or as many as the options give, the locations above and these; `@PATH@` is a new path. `idle` as
--- of nginx.start.
+-- of nginx.start. `settings`: Lua that sets fields of support.inside_nginx, `inside`.
 function inside.start(locations, options)
     options = options or {}
     local path = options.path or fixture.path()
     local server = fixture.remember(nginx.start {
         workers = options.workers, idle = options.idle,
         http = (options.head or inside.HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
-        values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free() }
+        values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free(), SETTINGS = options.settings or "" }
     })
     server.path = path
     return server

@@ -93,6 +93,7 @@ sort_out() {
     spec/unit/test_*.c) units+=("$name") ;;
     spec/unit/fuzz_api.lua) fuzzers+=(fuzz_api) ;;
     spec/unit/fuzz_*.c) fuzzers+=("$name") ;;
+    spec/unit/tls_peer.*) fuzzers+=(fuzz_tls) units+=(test_tls_link) ;;
     spec/unit/fake_server.*) fuzzers+=(fuzz_api fuzz_server) ;;
     spec/unit/corpus/*) fuzzers+=("$(basename "$(dirname "$file")")") ;;
     spec/unit/*.h) units_with "$(basename "$file")" ;;

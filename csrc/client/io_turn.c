@@ -140,20 +140,22 @@ static void prepare(zkl_client *client, zkl_poll *wanted, bool by_caller)
     client->socket.fd = wanted->fd;
 }
 
+short zkl_client_arrived(zkl_client *client, const struct pollfd *polled, const struct pollfd *link)
+{
+    /* The thread has not held engine_mutex while it polled: the socket may be another one, with another number. */
+    bool current = client->socket.fd == polled->fd;
+    bool moved = client->tls_link != NULL && zkl_tls_link_process(client->tls_link, link->revents);
+    return (short)(current ? polled->revents | (moved ? POLLIN : 0) : 0);
+}
+
 /*
  * The C client reads one packet in each call, and packets often arrive together. Polling before each of them would be one system call
  * more for each, and one byte more for the owner's event loop. As far as the engine can tell, this is a poll that returns at once:
  * it is prepared before each packet. Where no more has arrived, that costs a read in vain. So nothing is tried if no reply is due, or
  * a moment after replies have come one by one.
  */
-void zkl_client_read(zkl_client *client, const struct pollfd *polled, const struct pollfd *link, bool by_caller)
+void zkl_client_read(zkl_client *client, short revents)
 {
-    /* The thread has not held engine_mutex while it polled: the socket may be another one, with another number. */
-    bool current = client->socket.fd == polled->fd;
-    short revents = current ? polled->revents : 0;
-    if (client->tls_link != NULL && zkl_tls_link_process(client->tls_link, link->revents) && current) {
-        revents |= POLLIN;
-    }
     zkl_engine_process(client->engine, zkl_clock(), revents);
     if (client->socket.singles > 0) {
         client->socket.singles--;
@@ -161,7 +163,7 @@ void zkl_client_read(zkl_client *client, const struct pollfd *polled, const stru
     }
     for (int32_t packets = 1; packets < MOST_PACKETS && zkl_engine_may_read_on(client->engine); packets++) {
         zkl_poll wanted;
-        prepare(client, &wanted, by_caller);
+        prepare(client, &wanted, false);
         if (!zkl_engine_may_read_on(client->engine)) {
             return; /* the connection was lost meanwhile */
         }

@@ -26,11 +26,15 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller);
 /* engine_mutex held. What to poll for the TLS link, beside the C client's socket; its fd is -1 if there is no such link. */
 struct pollfd zkl_client_link_poll(const zkl_client *client);
 /*
- * engine_mutex held. Passes the results of poll to the engine: of the C client's socket, as wanted by the latest turn, and of
- * zkl_client_link_poll. `by_caller` as in zkl_client_turn. Reads on as long as replies have arrived, up to a bound. The turn that follows tells the owner of all of them
- * together.
+ * engine_mutex held. Handles the results of poll: of the C client's socket, as wanted by the latest turn, and of zkl_client_link_poll.
+ * Returns the events of the C client's socket, for the engine.
  */
-void zkl_client_read(zkl_client *client, const struct pollfd *polled, const struct pollfd *link, bool by_caller);
+short zkl_client_arrived(zkl_client *client, const struct pollfd *polled, const struct pollfd *link);
+/*
+ * engine_mutex held. I/O thread. Passes the result of a poll to the engine: `revents` of the C client's socket. Reads on as long as
+ * replies have arrived, up to a bound. The turn that follows tells the owner of all of them together.
+ */
+void zkl_client_read(zkl_client *client, short revents);
 /*
  * engine_mutex held. Ends a turn that has nothing else to do: sends what was held back and publishes what changed. `silently`: no
  * byte is written for notifications.

@@ -90,7 +90,7 @@ void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
     if (fds[2].revents != 0) {
         zkl_alarm_read(&client->poll_owner.alarm);
     }
-    zkl_client_read(client, &fds[1], &fds[3], false);
+    zkl_client_read(client, zkl_client_arrived(client, &fds[1], &fds[3]));
 }
 
 /* engine_mutex held. Whether a caller may do the I/O thread's work: none of it will block. */
@@ -227,7 +227,7 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
     if (ready < 0) {
         fds[1].revents = fds[2].revents = 0;
     }
-    zkl_client_read(client, &fds[1], &fds[2], true);
+    zkl_engine_process(client->engine, zkl_clock(), zkl_client_arrived(client, &fds[1], &fds[2]));
     if (ready < 0) {
         zkl_client_turn(client, &wanted, true); /* a signal: the program must be able to handle it */
         return false;

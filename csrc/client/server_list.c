@@ -18,7 +18,8 @@ static bool init_server(zkl_server *server, const char *text, size_t length)
 {
     server->text = zkl_copy(text, length);
     server->host = zkl_copy(text, length);
-    if (server->text == NULL || server->host == NULL) {
+    server->name = zkl_copy(text, length);
+    if (server->text == NULL || server->host == NULL || server->name == NULL) {
         return false;
     }
     char *colon = strrchr(server->host, ':');
@@ -27,6 +28,8 @@ static bool init_server(zkl_server *server, const char *text, size_t length)
     }
     server->port = colon != NULL ? colon + 1 : server->host + length;
     server->numeric = zkl_is_address(server->host);
+    size_t end = strlen(server->host);
+    server->name[end > 1 && server->host[end - 1] == '.' ? end - 1 : end] = '\0';
     return true;
 }
 
@@ -67,6 +70,8 @@ void zkl_server_list_free(zkl_server_list *list)
     for (int32_t i = 0; i < list->count; i++) {
         zkl_free(list->servers[i].host);
         zkl_free(list->servers[i].text);
+        zkl_free(list->servers[i].name);
+        zkl_free(list->servers[i].logged);
     }
     zkl_free(list->servers);
     *list = (zkl_server_list){.servers = NULL};

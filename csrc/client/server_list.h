@@ -16,7 +16,10 @@ typedef struct {
     char *host;
     char *port;   /* behind `host`, in the same memory */
     char *text;   /* "host:port", for messages */
+    char *name;   /* `host` without the dot at the end of a full name, as it is in certificates */
     bool numeric; /* `host` is an address */
+    char *
+        logged; /* the latest problem with it that the link has logged; NULL: none since the latest connection. The link's. */
 } zkl_server;
 
 typedef struct {

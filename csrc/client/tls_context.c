@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server_list.h"
@@ -156,15 +157,24 @@ static int give_password(char *buffer, int size, int writing, void *user)
     return (int)length;
 }
 
-static bool is_readable(const char *option, const char *name, char *message, size_t size)
+/* OpenSSL would wait for somebody to write into a named pipe. `type`: S_IFREG or S_IFDIR. */
+static bool is_readable(const char *option, const char *name, mode_t type, char *message, size_t size)
 {
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat file;
+    if (fd < 0 || fstat(fd, &file) != 0) {
         snprintf(message, size, "cannot read '%s' of the option tls.%s: %s", name, option, strerror(errno));
-        return false;
+    } else if ((file.st_mode & S_IFMT) != type) {
+        snprintf(message, size, "'%s' of the option tls.%s is no %s", name, option,
+                 type == S_IFDIR ? "directory" : "regular file");
+    } else {
+        close(fd);
+        return true;
     }
-    close(fd);
-    return true;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return false;
 }
 
 /* Writes what is wrong with the value of an option, from OpenSSL's error. Returns false. */
@@ -185,8 +195,8 @@ static bool load_authorities(const zkl_tls_settings *settings, zkl_ssl_context *
         tls->SSL_CTX_set_default_verify_paths(context);
         return true;
     }
-    if ((own->ca_file != NULL && !is_readable("ca_file", own->ca_file, message, size)) ||
-        (own->ca_path != NULL && !is_readable("ca_path", own->ca_path, message, size))) {
+    if ((own->ca_file != NULL && !is_readable("ca_file", own->ca_file, S_IFREG, message, size)) ||
+        (own->ca_path != NULL && !is_readable("ca_path", own->ca_path, S_IFDIR, message, size))) {
         return false;
     }
     const char *option = own->ca_file != NULL ? "ca_file" : "ca_path";
@@ -204,7 +214,8 @@ static bool load_certificate(const zkl_tls_settings *settings, zkl_ssl_context *
     }
     const char *key_file = own->key_file != NULL ? own->key_file : own->cert_file;
     const char *key_option = own->key_file != NULL ? "key_file" : "cert_file";
-    if (!is_readable("cert_file", own->cert_file, message, size) || !is_readable(key_option, key_file, message, size)) {
+    if (!is_readable("cert_file", own->cert_file, S_IFREG, message, size) ||
+        !is_readable(key_option, key_file, S_IFREG, message, size)) {
         return false;
     }
     if (tls->SSL_CTX_use_certificate_chain_file(context, own->cert_file) != 1) {
@@ -222,15 +233,6 @@ static bool load_certificate(const zkl_tls_settings *settings, zkl_ssl_context *
            refuse(tls, key_option, key_file, "it is not the key of tls.cert_file", message, size);
 }
 
-/* What no list of ciphers turns on: connections without encryption, or without a certificate of the server. */
-#define NEVER ":!aNULL:!eNULL"
-
-/* TLS 1.3 has ciphers without encryption too (RFC 9150), but no way to turn them off. */
-static bool is_never(const char *name)
-{
-    return strncmp(name, "TLS_SHA", 7) == 0;
-}
-
 /*
  * OpenSSL keeps the ciphers of TLS 1.3 in a list of their own; all their names begin with TLS_. Ciphers of a version that the list does
  * not name stay as they are.
@@ -242,7 +244,7 @@ static bool set_ciphers(const zkl_tls_settings *settings, zkl_ssl_context *conte
     if (list == NULL) {
         return true;
     }
-    size_t room = strlen(list) + sizeof NEVER;
+    size_t room = strlen(list) + 2;
     char *parts = zkl_alloc(2 * room);
     if (parts == NULL) {
         snprintf(message, size, "not enough memory for a TLS connection");
@@ -250,7 +252,6 @@ static bool set_ciphers(const zkl_tls_settings *settings, zkl_ssl_context *conte
     }
     char *suites = parts;
     char *ciphers = parts + room;
-    bool set = true;
     size_t length;
     for (const char *name = list; *name != '\0'; name += length + (name[length] == ':')) {
         length = strcspn(name, ":");
@@ -260,13 +261,9 @@ static bool set_ciphers(const zkl_tls_settings *settings, zkl_ssl_context *conte
             part[end++] = ':';
         }
         memcpy(part + end, name, length);
-        set = set && !is_never(name);
     }
-    if (ciphers[0] != '\0') {
-        memcpy(ciphers + strlen(ciphers), NEVER, sizeof NEVER);
-    }
-    set = set && (suites[0] == '\0' || tls->SSL_CTX_set_ciphersuites(context, suites) == 1) &&
-          (ciphers[0] == '\0' || tls->SSL_CTX_set_cipher_list(context, ciphers) == 1);
+    bool set = (suites[0] == '\0' || tls->SSL_CTX_set_ciphersuites(context, suites) == 1) &&
+               (ciphers[0] == '\0' || tls->SSL_CTX_set_cipher_list(context, ciphers) == 1);
     zkl_free(parts);
     return set || refuse(tls, "ciphers", list, "it must hold names of ciphers that encrypt, separated by colons",
                          message, size);

@@ -18,6 +18,7 @@
 typedef struct ssl_st zkl_ssl;
 typedef struct ssl_ctx_st zkl_ssl_context;
 typedef struct ssl_method_st zkl_ssl_method;
+typedef struct ssl_cipher_st zkl_ssl_cipher;
 typedef struct bio_st zkl_bio;
 typedef struct bio_method_st zkl_bio_method;
 typedef struct X509_VERIFY_PARAM_st zkl_verify_param;
@@ -51,6 +52,10 @@ typedef long (*zkl_bio_control_fn)(zkl_bio *bio, int command, long number, void 
     FUNCTION(long, SSL_ctrl, (zkl_ssl * ssl, int command, long number, void *pointer))                                 \
     FUNCTION(void, SSL_set_hostflags, (zkl_ssl * ssl, unsigned int flags))                                             \
     FUNCTION(int, SSL_set1_host, (zkl_ssl * ssl, const char *name))                                                    \
+    FUNCTION(const zkl_ssl_cipher *, SSL_get_current_cipher, (const zkl_ssl *ssl))                                     \
+    FUNCTION(int, SSL_CIPHER_get_bits, (const zkl_ssl_cipher *cipher, int *algorithm_bits))                            \
+    FUNCTION(int, SSL_CIPHER_get_auth_nid, (const zkl_ssl_cipher *cipher))                                             \
+    FUNCTION(const char *, SSL_CIPHER_get_name, (const zkl_ssl_cipher *cipher))                                        \
     FUNCTION(const char *, SSL_get_version, (const zkl_ssl *ssl))                                                      \
     FUNCTION(zkl_verify_param *, SSL_get0_param, (zkl_ssl * ssl))                                                      \
     FUNCTION(int, X509_VERIFY_PARAM_set_flags, (zkl_verify_param * param, unsigned long flags))                        \
@@ -104,6 +109,7 @@ enum {
     ZKL_BIO_FLAGS_READ = 1,
     ZKL_BIO_FLAGS_WRITE = 2,
     ZKL_BIO_FLAGS_SHOULD_RETRY = 8,
+    ZKL_NID_AUTH_NULL = 1053,
     ZKL_X509_V_OK = 0,
     ZKL_X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS = 4,
     ZKL_X509_CHECK_FLAG_NEVER_CHECK_SUBJECT = 0x20,

@@ -25,6 +25,9 @@
  */
 #define TURN (2 * RECORD)
 
+/* The longest time for a TCP connection, and for a handshake. */
+#define LONGEST_STEP (10 * ZKL_SECOND)
+
 /* How long zkl_tls_link_closed waits for the server. */
 #define GOODBYE_WITHIN (ZKL_SECOND * 3 / 2)
 
@@ -153,6 +156,24 @@ static void end_connection(zkl_tls_link *link)
     enter(link, ZKL_TLS_LINK_NONE);
 }
 
+static void forget_problem(zkl_server *server)
+{
+    zkl_free(server->logged);
+    server->logged = NULL;
+}
+
+/* `server`: NULL before the first has been chosen. */
+static void log_problem(zkl_tls_link *link, zkl_server *server)
+{
+    if (server == NULL || server->logged == NULL || strcmp(server->logged, link->problem) != 0) {
+        link->log(link->log_context, ZOO_LOG_LEVEL_WARN, link->problem);
+    }
+    if (server != NULL) {
+        forget_problem(server);
+        server->logged = zkl_copy(link->problem, strlen(link->problem));
+    }
+}
+
 static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /*
@@ -169,16 +190,12 @@ static int64_t pause_after(const zkl_tls_link *link)
 
 static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
 {
-    char problem[sizeof link->problem];
     va_list args;
     va_start(args, format);
-    vsnprintf(problem, sizeof problem, format, args);
+    vsnprintf(link->problem, sizeof link->problem, format, args);
     va_end(args);
-    if (strcmp(problem, link->problem) != 0) {
-        link->log(link->log_context, ZOO_LOG_LEVEL_WARN, problem);
-        memcpy(link->problem, problem, sizeof problem);
-    }
     link->code = code;
+    log_problem(link, link->servers.current);
     if (code == ZKL_TLS_FAILED) {
         link->refused++;
         link->not_before = zkl_clock() + pause_after(link);
@@ -407,12 +424,27 @@ static bool make_ssl(zkl_tls_link *link)
     tls->BIO_set_init(bio, 1);
     tls->SSL_set_bio(link->ssl, bio, bio);
     tls->SSL_set_connect_state(link->ssl);
-    const char *name = zkl_tls_name(&link->settings, link->servers.current->host);
+    const char *name = zkl_tls_name(&link->settings, link->servers.current->name);
     if (!zkl_tls_expect(&link->settings, link->ssl, name)) {
         fail(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", name);
         return false;
     }
     return true;
+}
+
+/* After the handshake. A list of ciphers, of the option or of OpenSSL's configuration, may name some without encryption. */
+static bool is_protected(zkl_tls_link *link)
+{
+    const zkl_tls_library *tls = link->settings.library;
+    const zkl_ssl_cipher *cipher = tls->SSL_get_current_cipher(link->ssl);
+    if (tls->SSL_CIPHER_get_bits(cipher, NULL) > 0 && tls->SSL_CIPHER_get_auth_nid(cipher) != ZKL_NID_AUTH_NULL) {
+        return true;
+    }
+    link->fatal = true;
+    fail(link, ZKL_TLS_FAILED,
+         "the cipher %s, which '%s' chose, does not encrypt, or needs no certificate; see the option tls.ciphers",
+         tls->SSL_CIPHER_get_name(cipher), server_text(link));
+    return false;
 }
 
 /* HANDSHAKING. */
@@ -421,16 +453,16 @@ static void shake_hands(zkl_tls_link *link)
     link->events = POLLIN;
     link->settings.library->ERR_clear_error();
     int result = link->settings.library->SSL_do_handshake(link->ssl);
-    if (result == 1) {
+    if (result != 1) {
+        may_go_on(link, result);
+    } else if (is_protected(link)) {
         char message[ZKL_MESSAGE_SIZE];
         snprintf(message, sizeof message, "connected to '%s' by %s", server_text(link),
                  link->settings.library->SSL_get_version(link->ssl));
         link->log(link->log_context, ZOO_LOG_LEVEL_INFO, message);
-        link->problem[0] = '\0';
+        forget_problem(link->servers.current);
         zkl_server_list_connected(&link->servers);
         enter(link, ZKL_TLS_LINK_OPEN);
-    } else {
-        may_go_on(link, result);
     }
 }
 
@@ -694,7 +726,8 @@ zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, const char *serve
     link->settings.library = tls;
     link->listener = link->end = link->fd = -1;
     link->deadline = ZKL_NEVER;
-    link->step = (int64_t)session_timeout_ms * (ZKL_SECOND / 1000) / 3;
+    int64_t third = (int64_t)session_timeout_ms * (ZKL_SECOND / 1000) / 3;
+    link->step = third < LONGEST_STEP ? third : LONGEST_STEP;
     link->log = log;
     link->log_context = log_context;
     link->method = shared_method(tls);

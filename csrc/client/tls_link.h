@@ -20,8 +20,8 @@
  *                                 closed, which the C client takes for the end of its connection; `problem` says what happened
  *   any -> NONE                   the C client has closed its socket, or the client ends
  *
- * TCP connection and handshake may each take a third of the session timeout. The C client itself gives up after two thirds without
- * an answer, counted from its connect. From OPEN on, its pings find out that the server is silent.
+ * TCP connection and handshake may each take a third of the session timeout, and 10 s at most. The C client itself gives up after two
+ * thirds without an answer, counted from its connect. From OPEN on, its pings find out that the server is silent.
  *
  * All functions: engine_mutex, and the I/O thread where this is said.
  */
@@ -35,7 +35,10 @@
 
 typedef struct zkl_tls_link zkl_tls_link;
 
-/* Called with a line for the log: why a connection has failed, unless it is the same reason as before; or to which server there is one. */
+/*
+ * Called with a line for the log: why a connection with a server has failed, unless it is the same reason as before; or that there is
+ * one.
+ */
 typedef void (*zkl_tls_log_fn)(void *context, int level, const char *message);
 
 /*
@@ -50,8 +53,9 @@ void zkl_tls_link_free(zkl_tls_link *link);
 const char *zkl_tls_link_addresses(const zkl_tls_link *link);
 
 /*
- * Call it after each zkl_engine_prepare, which has set `wanted`: takes over a new socket of the C client, and lowers wanted->wake_at to the link's deadline. `connected`: the C client has the connection it had before. `may_block`:
- * this is the I/O thread. Only then is a socket taken over and a connection begun.
+ * Call it after each zkl_engine_prepare, which has set `wanted`: takes over a new socket of the C client, and lowers wanted->wake_at to
+ * the link's deadline. `connected`: the C client has the connection it had before. `may_block`: this is the I/O thread. Only then is a
+ * socket taken over and a connection begun.
  */
 void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected, bool may_block);
 /* Sends what the C client has written. */

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,9 @@ static void accept_link(void)
 {
     peer.socket = accept4(peer.listener, NULL, NULL, SOCK_NONBLOCK);
     if (peer.socket >= 0) {
+        peer.accepted++;
+        int on = 1;
+        setsockopt(peer.socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         peer.ssl = tls->SSL_new(peer.context);
         peer.in = tls->BIO_new(peer_tls.BIO_s_mem());
         peer.out = tls->BIO_new(peer_tls.BIO_s_mem());
@@ -191,7 +195,7 @@ static void move_up(void)
         }
         peer_tls.BIO_write(peer.in, bytes, (int)received);
     }
-    peer.ended = peer.ended || received == 0;
+    peer.ended = peer.ended || received == 0 || (received < 0 && errno != EAGAIN);
     tls->SSL_do_handshake(peer.ssl);
     tls->ERR_clear_error();
 }
@@ -207,8 +211,11 @@ static void move_down(void)
         bytes[peer.until_change] ^= 1;
         peer.until_change = PEER_NO_LIMIT;
     }
-    ssize_t sent = send(peer.socket, bytes, (size_t)count, MSG_NOSIGNAL);
-    peer_must(sent == count || sent < 0, "the wire has room"); /* if it fails, the link has closed its end */
+    ssize_t sent = send(peer.socket, bytes, (size_t)count, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent != count) { /* the link has closed its end, or reads nothing: bytes are missing from here on */
+        peer.until_cut = 0;
+        return;
+    }
     peer.until_change -= peer.until_change != PEER_NO_LIMIT ? (size_t)count : 0;
     peer.until_cut -= peer.until_cut != PEER_NO_LIMIT ? (size_t)count : 0;
 }

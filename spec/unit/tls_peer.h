@@ -43,7 +43,8 @@ typedef struct {
     size_t until_change; /* before one is changed */
     bool stalled;        /* the server says nothing */
     bool seen;           /* `secret` was on the wire */
-    bool ended;          /* the client has ended the TCP stream */
+    bool ended;          /* the client has ended the TCP connection */
+    int accepted;        /* how many connections there were */
     const char *secret;
     char wire[4096];
     size_t wire_length;

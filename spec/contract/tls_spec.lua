@@ -4,6 +4,7 @@ local certificates = require "spec.support.certificates"
 local cluster = require "spec.support.cluster"
 local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local ports = require "spec.support.ports"
 local proxy = require "spec.support.proxy"
@@ -284,6 +285,48 @@ describe("tls", function()
             end
         end
         assert.equal(token, lock:token())
+        assert.is_true(lock:release())
+    end)
+
+    spec("keeps its session in an ensemble whose servers all get certificates of another authority, one by one #long", function()
+        made:add_authority "next"
+        local names = "DNS:localhost,IP:127.0.0.2,IP:127.0.0.3"
+        for number = 1, 3 do
+            made:add("server-" .. number, { authority = "ours", names = names })
+            made:add("next-server-" .. number, { authority = "next", names = names })
+        end
+        local port = ports.free()
+        local servers = fixture.remember(cluster.start { servers = 3, options = {
+            secureClientPort = port, secureClientPortAddress = "127.0.0.@SERVER@",
+            serverCnxnFactory = "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            ["ssl.keyStore.location"] = made:file "server-@SERVER@-both.pem", ["ssl.keyStore.type"] = "PEM",
+            ["ssl.trustStore.location"] = made:file "ours-ca.pem", ["ssl.trustStore.type"] = "PEM"
+        } })
+        local function put(name, ...)
+            local parts = { ... }
+            for index, part in ipairs(parts) do
+                parts[index] = files.read(made:file(part))
+            end
+            files.write(made:file(name), table.concat(parts))
+        end
+        put("authorities.pem", "ours-ca.pem")
+        local list = ("localhost:%d,127.0.0.2:%d,127.0.0.3:%d"):format(port, port, port)
+        local client = connect({ ca_file = made:file "authorities.pem" }, list, { session_timeout = 40 })
+        local lock = client:mutex "/rolled"
+        assert(lock:acquire(20))
+        local token = lock:token()
+        put("authorities.pem", "ours-ca.pem", "next-ca.pem")
+        for number = 1, 3 do
+            put(("server-%d-both.pem"):format(number), ("next-server-%d-both.pem"):format(number))
+            servers:kill(number)
+            assert(client:get("/rolled", { timeout = 30 })) -- by another server
+            servers:restart(number)
+        end
+        assert.is_true(client:stats().connections > 1)
+        put("authorities.pem", "next-ca.pem")
+        assert_refused(list, options { ca_file = made:file "ours-ca.pem" }, "is not accepted: .*; the option tls.ca_file")
+        connect({ ca_file = made:file "authorities.pem" }, list)
+        assert.same({ true, token }, { lock:held(), lock:token() })
         assert.is_true(lock:release())
     end)
 

@@ -86,7 +86,7 @@ end
 -- Starts servers and waits until they serve. All options are optional:
 --     servers       how many, up to 5 (1)
 --     tick          tickTime in milliseconds, also the shortest session timeout (500)
---     options       lines of zoo.cfg, {key = value}
+--     options       lines of zoo.cfg, {key = value}; @SERVER@ in a value stands for the number of the server
 --     java_options  list of options for Java
 --     reap          milliseconds between the servers' searches for empty containers (one hour: none is removed unless a spec
 --                   requests it, so that a directory that is empty for a moment stays the same directory)

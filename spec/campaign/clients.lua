@@ -43,7 +43,8 @@ local function new(list, settings)
             name = client.name, loop = client.loop, fibers = client.fibers, timeout = client.timeout, locks = client.locks,
             options = next(client.options) and client.options or nil, lease = client.lease, pause = client.pause,
             idle = client.idle, long = client.long, long_per_mille = client.long_per_mille,
-            servers = settings.servers:address(client.route, client.only), root = settings.root,
+            servers = settings.servers:address(client.route, client.only, client.tls),
+            tls = client.tls and settings.servers.tls or nil, root = settings.root,
             redis_address = settings.topology.hub, redis_port = settings.redis_port, exit_status = EXIT_STATUS,
             seed = settings.seed * 100 + index
         }))

@@ -1,7 +1,8 @@
 --- campaign.roster: the clients: processes of every kind of lock, loop, Lua and route to the servers.
 --
 -- A client: name, runtime (lua5.4, luajit, nginx, curator, command), loop, fibers, route (direct, proxied, named), only (the one
--- server that it knows), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to
+-- server that it knows), tls (it connects by TLS: not to the first server, not proxied, and with a right wall clock, for which
+-- certificates are valid), timeout (of its session, seconds), locks, options (of its locks), clock (its wall clock can be made to
 -- jump), idle, pause (between two turns it does nothing for `idle` seconds, and for up to `pause` seconds more), long,
 -- long_per_mille (in this many turns of a thousand it holds for up to `long` seconds).
 
@@ -48,11 +49,11 @@ local EVERYBODY = {
     { name = "mutex-2", runtime = "luajit", timeout = 2, route = "proxied", locks = { mutex("stock"), mutex("own-2") } },
     { name = "mutex-3", runtime = "lua5.4", timeout = 3, only = 1, locks = { mutex("stock"), mutex("seldom"), mutex("own-3") } },
     {
-        name = "mutex-4", runtime = "luajit", timeout = 4, only = 2, locks = { mutex("stock"), mutex("own-4") },
+        name = "mutex-4", runtime = "luajit", timeout = 4, only = 2, tls = true, locks = { mutex("stock"), mutex("own-4") },
         options = { wait_release = false }, short = true
     },
     {
-        name = "rwlock-1", runtime = "lua5.4", timeout = 3, route = "named",
+        name = "rwlock-1", runtime = "lua5.4", timeout = 3, route = "named", tls = true,
         locks = { half("read", "config", 3), half("write", "config"), mutex("own-5") }
     },
     {
@@ -63,7 +64,7 @@ local EVERYBODY = {
         name = "rwlock-3", runtime = "lua5.4", loop = "luv", fibers = 4, timeout = 3, route = "proxied",
         locks = { half("read", "config", 3), half("write", "config") }, options = { linger = 0.1 }
     },
-    { name = "semaphore-1", runtime = "lua5.4", timeout = 3, locks = { semaphore("printers", 3), mutex("own-6") } },
+    { name = "semaphore-1", runtime = "lua5.4", timeout = 3, tls = true, locks = { semaphore("printers", 3), mutex("own-6") } },
     {
         name = "semaphore-2", runtime = "luajit", loop = "cqueues", fibers = 3, timeout = 2, route = "proxied",
         locks = { semaphore("printers", 3), semaphore("own-printer", 2) }, short = true
@@ -77,7 +78,7 @@ local EVERYBODY = {
         locks = { multi(half("write", "config"), mutex("bert")), mutex("anna"), mutex("own-8") }
     },
     {
-        name = "sharing-1", runtime = "lua5.4", loop = "luv", fibers = 6, timeout = 3, only = 3,
+        name = "sharing-1", runtime = "lua5.4", loop = "luv", fibers = 6, timeout = 3, only = 3, tls = true,
         locks = { mutex("jobs", 2), mutex("own-9") }, options = { linger = 0.5, handoff = 16 }, short = true
     },
     {
@@ -92,7 +93,8 @@ local EVERYBODY = {
         name = "idle-1", runtime = "lua5.4", timeout = 2, only = 1, idle = 1, pause = 2, locks = { mutex("seldom") }, short = true
     },
     {
-        name = "idle-2", runtime = "luajit", timeout = 2, only = 2, idle = 1, pause = 2, locks = { mutex("seldom") }, short = true
+        name = "idle-2", runtime = "luajit", timeout = 2, only = 2, tls = true, idle = 1, pause = 2, locks = { mutex("seldom") },
+        short = true
     },
     { name = "idle-3", runtime = "lua5.4", timeout = 2, only = 3, idle = 1, pause = 2, locks = { mutex("seldom") } },
     { name = "curator", runtime = "curator", timeout = 20, locks = { mutex("mixed") } },

@@ -1,7 +1,8 @@
 --- campaign.servers: three real ZooKeeper servers, each in a network namespace, on a small disk, and behind a proxy
--- (tools/faultproxy.lua) that delays, holds back and resets connections.
+-- (tools/faultproxy.lua) that delays, holds back and resets connections. Some of them serve clients with TLS, too.
 
 local tasks = require "spec.campaign.tasks"
+local certificates = require "spec.support.certificates"
 local files = require "spec.support.files"
 
 local Servers = {}
@@ -12,6 +13,8 @@ local PORT = 2181
 --- The proxies listen at the hub: their ports, and the ports for commands to them, counted from these.
 local PROXY_PORT, CONTROL_PORT = 21810, 21910
 local DISK = 512 * 1024 * 1024
+--- From this server on they have a port for TLS, and so Netty. The others have ZooKeeper's own network code.
+local FIRST_SECURE, SECURE_PORT = 2, 2281
 
 local TICK = 500
 
@@ -32,8 +35,19 @@ snapCount=50000
 autopurge.purgeInterval=0
 ]]
 
+local SECURE = [[
+secureClientPort=%d
+secureClientPortAddress=%s
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location=%s
+ssl.keyStore.type=PEM
+ssl.trustStore.location=%s
+ssl.trustStore.type=PEM
+]]
+
 local function java_command(configuration)
-    local classes = os.getenv("ZOOKEEPER_CLASSPATH") or "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
+    local classes = os.getenv("ZOOKEEPER_CLASSPATH") or
+        "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar"
     return {
         os.getenv("ZOOKEEPER_JAVA") or "java", "-Xms32m", "-Xmx256m", "-Xss512k", "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Dznode.container.checkIntervalMs=1000",
@@ -55,13 +69,20 @@ local function start(topology, directory, root)
         topology = topology, directory = directory, names = {}, processes = {}, proxies = {}, failures = {}, restarts = 0,
         soon = false -- whether links between servers deliver soon after they work again
     }, Servers)
-    local peers = {}
+    local peers, names = {}, {}
     for number = 1, COUNT do
         self.names[number] = "s" .. number
         local address = topology:add(self.names[number], number)
         self.soon = topology.isolated and topology:repeat_soon(self.names[number])
         peers[number] = ("server.%d=%s:2888:3888\n"):format(number, address)
+        names[number] = ("IP:%s,DNS:zookeeper%d"):format(address, number)
     end
+    tasks.run({ "mkdir", directory .. "/tls" })
+    local made = certificates.new(directory .. "/tls")
+    made:add_authority "campaign"
+    made:add("server", { authority = "campaign", names = table.concat(names, ",") })
+    made:add("client", { authority = "campaign" })
+    self.tls = { ca_file = made:file "campaign-ca.pem", cert_file = made:file "client.pem", key_file = made:file "client.key" }
     for number = 1, COUNT do
         local disk = self:disk(number)
         tasks.run({ "mkdir", "-p", disk })
@@ -69,8 +90,10 @@ local function start(topology, directory, root)
             tasks.run({ "mount", "-t", "tmpfs", "-o", "size=" .. DISK, "disk", disk })
         end
         files.write(disk .. "/myid", number .. "\n")
-        files.write(self:file(number), CONFIGURATION:format(disk, PORT, topology.addresses[self.names[number]], TICK)
-            .. table.concat(peers))
+        local address = topology.addresses[self.names[number]]
+        files.write(self:file(number), CONFIGURATION:format(disk, PORT, address, TICK) .. table.concat(peers)
+            .. (number >= FIRST_SECURE and SECURE:format(SECURE_PORT, address, made:file "server-both.pem",
+                made:file "campaign-ca.pem") or ""))
         self:launch(number)
         self.proxies[number] = tasks.spawn(topology:at_hub {
             "lua5.4", root .. "/tools/faultproxy.lua", "--address", topology.hub, "--listen", tostring(PROXY_PORT + number),
@@ -111,15 +134,18 @@ function Servers:launch(number)
     self.processes[number] = process
 end
 
---- The addresses for clients: "direct", "proxied", "named" (names of a hosts file), or of one server only.
-function Servers:address(route, only)
+--- The addresses for clients: "direct", "proxied", "named" (names of a hosts file), or of one server only; `secure`: for TLS, which
+-- is not proxied.
+function Servers:address(route, only, secure)
     local list = {}
     for number, name in ipairs(self.names) do
-        if not only or only == number then
+        if (not only or only == number) and (not secure or number >= FIRST_SECURE) then
             list[#list + 1] = route == "proxied" and ("%s:%d"):format(self.topology.hub, PROXY_PORT + number)
-                or ("%s:%d"):format(route == "named" and "zookeeper" .. number or self.topology.addresses[name], PORT)
+                or ("%s:%d"):format(route == "named" and "zookeeper" .. number or self.topology.addresses[name],
+                    secure and SECURE_PORT or PORT)
         end
     end
+    assert(list[1] and not (secure and route == "proxied"), "no server is like that")
     return table.concat(list, ",")
 end
 

@@ -14,9 +14,9 @@ function certificates.is_there()
     return select(2, cluster.run({ "sh", "-c", "command -v openssl" })) == 0
 end
 
---- Returns an empty directory for certificates.
-function certificates.new()
-    return setmetatable({ directory = files.make_directory() }, Certificates)
+--- Returns a place for certificates: this empty directory, or a new one.
+function certificates.new(directory)
+    return setmetatable({ directory = directory or files.make_directory() }, Certificates)
 end
 
 local function openssl(self, line, ...)

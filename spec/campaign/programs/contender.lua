@@ -75,7 +75,7 @@ local descriptors = turns.descriptors()
 local world = {
     client = assert(zklock.connect(settings.servers, {
         session_timeout = settings.timeout, connect_timeout = 0, wait = settings.loop, identity = settings.name,
-        lease = settings.lease
+        lease = settings.lease, tls = settings.tls
     })),
     register = register.new(store), record = record, now = core.now, sleep = loop.sleep, random = math.random,
     order = turns.order_reader(arg[1]), long = settings.long, long_per_mille = settings.long_per_mille

@@ -135,6 +135,13 @@ describe("zklock connects by TLS", function()
         assert_refused("closed the connection during the TLS handshake", { "ZKLOCK_TLS=yes" }, { "--connect-timeout", "1" })
     end)
 
+    it("and warns if credentials are sent to another machine without TLS", function()
+        local result = run({ "ZKLOCK_AUTH=digest:me:hunter2" }, { "--servers", "zookeeper.invalid:1", "--connect-timeout", "0.1" })
+        assert.truthy(result.errors:find("the credentials go to 'zookeeper.invalid' unencrypted", 1, true), result.errors)
+        assert.is_nil(result.errors:find("hunter2", 1, true))
+        assert.same({ 0, "" }, { run({ "ZKLOCK_AUTH=digest:me:hunter2" }).status, run({ "ZKLOCK_AUTH=digest:me:hunter2" }).errors })
+    end)
+
     it("unless the settings contradict each other, or other users may read the password of the key", function()
         assert_refused("tls is off, and other settings of TLS are set", { "ZKLOCK_TLS=no" }, { "--tls-ca-file", "/none/ca" })
         assert_refused('must be "yes" or "no"', { "ZKLOCK_TLS=perhaps" })

@@ -1,6 +1,7 @@
 --- The option `tls`, on real servers: ZooKeeper's own port for TLS, and stunnel where a server must be wrong in some way.
 
 local certificates = require "spec.support.certificates"
+local commands = require "spec.support.commands"
 local cluster = require "spec.support.cluster"
 local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
@@ -328,6 +329,16 @@ describe("tls", function()
         connect({ ca_file = made:file "authorities.pem" }, list)
         assert.same({ true, token }, { lock:held(), lock:token() })
         assert.is_true(lock:release())
+    end)
+
+    spec("is passed on by zklock run to its command", function()
+        local result = commands.run({
+            "run", "--tls-ca-file", made:file "ours-ca.pem", "--tls-cert-file", made:file "locked.pem", "--tls-key-file",
+            made:file "locked.key", "/passed-on", "--", "sh", "-c",
+            'echo "$ZKLOCK_TLS $ZKLOCK_TLS_CA_FILE $ZKLOCK_TLS_CERT_FILE $ZKLOCK_TLS_KEY_FILE"'
+        }, { servers = address, variables = { "ZKLOCK_TLS_KEY_PASSWORD=open-sesame" } })
+        assert.same({ 0, ("yes %s %s %s\n"):format(made:file "ours-ca.pem", made:file "locked.pem", made:file "locked.key") },
+            { result.status, result.output }, result.errors)
     end)
 
     spec("leaves neither descriptors nor memory behind", function()

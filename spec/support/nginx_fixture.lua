@@ -35,7 +35,9 @@ function inside.start(locations, options)
     local server = fixture.remember(nginx.start {
         workers = options.workers, idle = options.idle,
         http = (options.head or inside.HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
-        values = { ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free(), SETTINGS = options.settings or "" }
+        values = {
+            ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free(), SETTINGS = options.settings or ""
+        }
     })
     server.path = path
     return server

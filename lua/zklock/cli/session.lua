@@ -5,6 +5,7 @@
 -- TSTP stops the process, as it would without us. CHLD calls the setting `on_child`. Other signals have no meaning while no
 -- command runs.
 
+local checks = require "zklock.options"
 local Owner = require "zklock.owner"
 local process = require "zklock.process"
 local zklock = require "zklock"
@@ -76,6 +77,16 @@ local function new_adapter(self)
     return adapter
 end
 
+--- Warns once if credentials are sent to another machine without TLS.
+local function warn_of_plain_credentials(settings, context)
+    local servers = settings.auth and not settings.tls and checks.servers(settings.servers)
+    local host = servers and checks.remote_host(servers)
+    if host and not context.warned_of_credentials then
+        context.warned_of_credentials = true
+        context:warn("the credentials go to '%s' unencrypted: everyone on the way can read them; see the options of TLS", host)
+    end
+end
+
 --- Connects.
 -- @tparam table settings of zklock.cli.settings; `on_child`, if there is one, is called in waits when a child has changed its state
 -- @tparam Context context
@@ -95,6 +106,7 @@ function Session.connect(settings, context, limit)
         auth = settings.auth,
         tls = settings.tls
     }
+    warn_of_plain_credentials(settings, context)
     local ok, client, message, code = pcall(zklock.connect, settings.servers, options)
     if not ok and type(client) == "table" then
         error(client, 0)
@@ -103,7 +115,7 @@ function Session.connect(settings, context, limit)
     elseif not client then
         return nil, message, code
     end
-    self.client, self.servers = client, settings.servers
+    self.client, self.servers, self.tls = client, settings.servers, settings.tls
     return self
 end
 

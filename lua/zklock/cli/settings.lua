@@ -164,6 +164,21 @@ local function read_tls(values)
     return tls or values.tls and {} or nil
 end
 
+--- Returns the variables with which another zklock connects by the same TLS. A password is not among them: it is in the environment
+-- already, or in a file that the other one reads as well.
+-- @tparam table|nil tls as of settings.read
+-- @treturn table list of "NAME=value"
+function settings.tls_environment(tls)
+    local list = { tls and "ZKLOCK_TLS=yes" or nil }
+    for _, name in ipairs(TLS_FIELDS) do
+        local value = tls and not SECRET["tls_" .. name] and tls[name]
+        if value then
+            list[#list + 1] = format("ZKLOCK_TLS_%s=%s", name:upper(), value)
+        end
+    end
+    return list
+end
+
 --- Adds the options of all subcommands that connect.
 function settings.define(parser)
     parser:option "--servers":argname "<host:port,…>":description "The servers of ZooKeeper, and a chroot if there is one."

@@ -88,6 +88,9 @@ end
 --- The environment of the command: of each further lock with its number.
 local function environment_of(session, members, identity)
     local list = { "ZKLOCK_SERVERS=" .. session.servers, "ZKLOCK_IDENTITY=" .. identity }
+    for _, variable in ipairs(settings.tls_environment(session.tls)) do
+        list[#list + 1] = variable
+    end
     for index, lock in ipairs(members) do
         local suffix = index == 1 and "" or "_" .. index
         list[#list + 1] = format("ZKLOCK_PATH%s=%s", suffix, lock:path())

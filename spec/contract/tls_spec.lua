@@ -341,6 +341,15 @@ describe("tls", function()
             { result.status, result.output }, result.errors)
     end)
 
+    spec("is what zklock doctor connects by, which then asks the servers nothing unencrypted", function()
+        local result = commands.run({
+            "doctor", "--tls-ca-file", made:file "ours-ca.pem", "--tls-cert-file", made:file "client-both.pem"
+        }, { servers = address })
+        assert.truthy(result.output:find(address .. " is reached by TLS, and four-letter words have none", 1, true),
+            result.output .. result.errors)
+        assert.is_nil(result.output:find("Start the server", 1, true), result.output)
+    end)
+
     spec("leaves neither descriptors nor memory behind", function()
         local function descriptors()
             return select(2, cluster.run({ "ls", ("/proc/%d/fd"):format(cluster.process_id()) }):gsub("\n", ""))

@@ -28,9 +28,14 @@ function doctor.define(parser)
     looking.define(parser)
 end
 
---- Asks one server about itself.
-local function ask_server(address)
+--- Asks one server about itself. Nothing is sent to it if it is reached by TLS: words would go unencrypted.
+local function ask_server(address, tls)
     local server = { address = address.address }
+    if tls then
+        server.problem = format("%s is reached by TLS, and four-letter words have none", address.address)
+        server.code = "unsupported"
+        return server
+    end
     local answer
     answer, server.problem, server.code = words.ask(address, "srvr")
     if not answer then
@@ -136,7 +141,7 @@ function doctor.run(arguments, context)
     end
     local facts = { servers = {}, session = { wished = settings.session_timeout } }
     for index, address in ipairs(words.addresses(settings.servers)) do
-        facts.servers[index] = ask_server(address)
+        facts.servers[index] = ask_server(address, settings.tls)
     end
     local session, problem, code = require("zklock.cli.session").open(settings, context)
     if session then

@@ -152,6 +152,18 @@ describe("tls", function()
         assert(zklock.connect(misnamed.address, { tls = { verify = false }, connect_timeout = 5 })):close()
     end)
 
+    spec("trusts the authorities of a directory, and an authority that another one has signed", function()
+        connect { ca_file = NONE, ca_path = made:add_directory "ours" }
+        made:add_authority("middle", "ours")
+        made:add("below", { authority = "middle", names = "IP:127.0.0.1" })
+        local alone = tunnel "below"
+        connect({ ca_file = made:file "middle-ca.pem" }, alone.address)
+        assert_refused(alone.address, options(), "is not accepted: .*; the option tls.ca_file")
+        files.write(made:file "chain.pem", files.read(made:file "below.pem") .. files.read(made:file "middle-ca.pem"))
+        files.write(made:file "chain.key", files.read(made:file "below.key"))
+        connect(nil, tunnel("chain").address)
+    end)
+
     spec("warns when nothing is verified", function()
         local lines = {}
         connect({ ca_file = NONE, verify = false }, nil, { log = function(level, text)

@@ -29,9 +29,23 @@ function Certificates:file(name)
     return self.directory .. "/" .. name
 end
 
---- Makes an authority: <name>-ca.pem, <name>-ca.key.
-function Certificates:add_authority(name)
-    openssl(self, "req -x509 %s -nodes -days 2 -subj /CN=%s -keyout %s-ca.key -out %s-ca.pem", NEW_KEY, name, name, name)
+--- Makes an authority: <name>-ca.pem, <name>-ca.key. It signs itself, or is signed by the authority `by`.
+function Certificates:add_authority(name, by)
+    if by then
+        openssl(self, "req %s -nodes -subj /CN=%s -keyout %s-ca.key -out %s-ca.csr", NEW_KEY, name, name, name)
+        files.write(self:file(name .. "-ca.ext"), "basicConstraints=critical,CA:TRUE\n")
+        openssl(self, "x509 -req -in %s-ca.csr -CA %s-ca.pem -CAkey %s-ca.key -CAcreateserial -days 2 -extfile %s-ca.ext " ..
+            "-out %s-ca.pem", name, by, by, name, name)
+    else
+        openssl(self, "req -x509 %s -nodes -days 2 -subj /CN=%s -keyout %s-ca.key -out %s-ca.pem", NEW_KEY, name, name, name)
+    end
+end
+
+--- Makes a directory of an authority, for the option ca_path. Returns its name.
+function Certificates:add_directory(authority)
+    local directory = self:file(authority .. "-directory")
+    openssl(self, "version && mkdir %s && cp %s-ca.pem %s && openssl rehash %s", directory, authority, directory, directory)
+    return directory
 end
 
 --- Makes a certificate and its key: <name>.pem, <name>.key, both also in <name>-both.pem. Options:

@@ -19,6 +19,8 @@ sbom.COMPONENTS = {
       soname = "libzookeeper_st.so.2", package = "libzookeeper-st2" },
     { name = "glibc", license = "LGPL-2.1-or-later", scope = "required", use = "linked: the C library",
       soname = "libc.so.6", package = "libc6" },
+    { name = "openssl", license = "Apache-2.0", scope = "optional", use = "loaded for the option tls",
+      package = "libssl3" },
     { name = "lua", license = "MIT", scope = "optional", use = "loads zklock: the interpreter, 5.1 to 5.4, unless it is LuaJIT",
       package = "lua5.4" },
     { name = "luajit", license = "MIT", scope = "optional", use = "loads zklock: the interpreter of nginx and OpenResty",

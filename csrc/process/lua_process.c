@@ -388,7 +388,7 @@ static bool same_name(const char *one, const char *other)
     return strncmp(one, other, length) == 0 && other[length] == '=';
 }
 
-/* Returns this process's environment with other values for the names of `changes` ("NAME=value"). */
+/* Returns this process's environment with other values for the names of `changes` ("NAME=value"), and without "NAME". */
 static char **changed_environment(lua_State *L, char *const *changes)
 {
     size_t count = 0;
@@ -410,7 +410,12 @@ static char **changed_environment(lua_State *L, char *const *changes)
             result[kept++] = environ[i];
         }
     }
-    memcpy(result + kept, changes, (more + 1) * sizeof *result);
+    for (size_t j = 0; j < more; j++) {
+        if (strchr(changes[j], '=') != NULL) {
+            result[kept++] = changes[j];
+        }
+    }
+    result[kept] = NULL;
     return result;
 }
 
@@ -426,7 +431,8 @@ static int integer_field(lua_State *L, int index, const char *name)
  * spawn(arguments, changes, guard or nil, {terminal =, pass_from =, pass_to =}) -> process id | nil, message, "not_found" or
  * "not_executable"
  *
- * Starts a command: see zkl_spawn. `changes` is a list of "NAME=value".
+ * Starts a command: see zkl_spawn. `changes` is a list of "NAME=value", and of "NAME" for a variable that the
+ * command does not get.
  */
 static int process_spawn(lua_State *L)
 {

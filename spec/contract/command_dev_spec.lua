@@ -17,7 +17,8 @@ describe("zklock dev", function()
 
     it("gives its command a server of its own, and leaves no process and no directory", function()
         local directory = commands.directory()
-        local variables = { variables = { "TMPDIR=" .. directory } }
+        -- Settings of TLS are for other servers.
+        local variables = { variables = { "TMPDIR=" .. directory, "ZKLOCK_TLS=yes", "ZKLOCK_TLS_CA_FILE=/nonexistent" } }
         local script = 'echo "$ZKLOCK_SERVERS"; "$0" lua/zklock/cli/main.lua run -q /x -- sh -c "echo inside; ls $TMPDIR"; exit 7'
         local result = commands.run({ "dev", "--", "sh", "-c", script, program.interpreter() }, variables)
         assert.equal(7, result.status, result.errors)

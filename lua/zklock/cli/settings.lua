@@ -179,6 +179,16 @@ function settings.tls_environment(tls)
     return list
 end
 
+--- Returns the variables that another zklock must not get so that it connects without TLS.
+-- @treturn table list of names
+function settings.without_tls()
+    local list = { "ZKLOCK_TLS" }
+    for _, name in ipairs(TLS_FIELDS) do
+        list[#list + 1] = "ZKLOCK_TLS_" .. name:upper()
+    end
+    return list
+end
+
 --- Adds the options of all subcommands that connect.
 function settings.define(parser)
     parser:option "--servers":argname "<host:port,…>":description "The servers of ZooKeeper, and a chroot if there is one."

@@ -299,7 +299,7 @@ end
 
 --- Starts the command. The guardian knows when it has to end before it can begin.
 -- @tparam table arguments list of words
--- @tparam table environment list of "NAME=value"
+-- @tparam table environment list of "NAME=value", and of "NAME" for a variable that the command does not get
 -- @tparam table|nil pass `{from =, to =}`: a descriptor for the command
 -- @treturn true|nil
 -- @treturn string|nil message

@@ -2,6 +2,7 @@
 
 local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
+local settings = require "zklock.cli.settings"
 local Server = require "zklock.cli.server"
 local Supervisor = require "zklock.cli.supervisor"
 
@@ -55,7 +56,9 @@ local function supervise(server, guard, words, context)
             context:warn(...)
         end
     }
-    local environment = { "ZKLOCK_SERVERS=" .. server.address, "ZOOKEEPER=" .. server.address }
+    local environment = settings.without_tls()
+    table.insert(environment, "ZKLOCK_SERVERS=" .. server.address)
+    table.insert(environment, "ZOOKEEPER=" .. server.address)
     local started, message, code = supervisor:start(words, environment)
     if not started then
         return context:fail(codes.of(code), "%s", message)

@@ -573,7 +573,7 @@ void zkl_tls_link_flush(zkl_tls_link *link)
     }
 }
 
-/* Takes over a new socket of the C client, if there is one. Its connection begins at once, or after a pause. */
+/* Takes over a new socket of the C client, if there is one. */
 static void follow_client(zkl_tls_link *link, int fd)
 {
     if (fd >= 0 && !is_fresh(fd)) {
@@ -598,15 +598,15 @@ void zkl_tls_link_flush_rest(zkl_tls_link *link)
 void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected, bool may_block)
 {
     link->left = TURN;
-    if (!connected && may_block) {
+    if (!connected) {
         follow_client(link, wanted->fd);
-        if (link->state == ZKL_TLS_LINK_CONNECTING && link->fd < 0) {
-            if (zkl_clock() >= link->not_before) {
-                start_connect(link);
-            } else {
-                wanted->wake_at = link->not_before < wanted->wake_at ? link->not_before : wanted->wake_at;
-                return;
-            }
+    }
+    if (may_block && link->state == ZKL_TLS_LINK_CONNECTING && link->fd < 0) {
+        if (zkl_clock() >= link->not_before) {
+            start_connect(link);
+        } else {
+            wanted->wake_at = link->not_before < wanted->wake_at ? link->not_before : wanted->wake_at;
+            return;
         }
     }
     if (link->state == ZKL_TLS_LINK_OPEN && link->down.length > 0) {

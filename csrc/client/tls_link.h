@@ -11,8 +11,8 @@
  * The threads that poll the C client's socket (poll_owner.c) poll the link's socket too. No function blocks, except that a name is
  * resolved for as long as that takes (I/O thread only, as the C client does it too), and zkl_tls_link_closed.
  *
- *   NONE -> CONNECTING            the C client has a new socket; the socket pair takes its place; a server is chosen
- *                                 the connection is begun now, or after a pause if TLS has failed
+ *   NONE -> CONNECTING            the C client has a new socket; the socket pair takes its place
+ *                                 a server is chosen and the connection begun now, or after a pause if TLS has failed
  *   CONNECTING -> HANDSHAKING     the TCP connection is established
  *   HANDSHAKING -> OPEN           the server's certificate and name are verified: bytes of the C client are sent from now on
  *   CONNECTING, HANDSHAKING, OPEN -> BROKEN
@@ -55,7 +55,7 @@ const char *zkl_tls_link_addresses(const zkl_tls_link *link);
 /*
  * Call it after each zkl_engine_prepare, which has set `wanted`: takes over a new socket of the C client, and lowers wanted->wake_at to
  * the link's deadline. `connected`: the C client has the connection it had before. `may_block`: this is the I/O thread. Only then is a
- * socket taken over and a connection begun.
+ * connection begun. A socket is taken over in every turn, before it is used or shut down, which would not reach the pair later.
  */
 void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected, bool may_block);
 /* Sends what the C client has written. */

@@ -542,6 +542,19 @@ static void connects_in_the_turns_of_the_io_thread_only(void **state)
     close_link();
 }
 
+/* The engine ends such a connection because its first bytes would belong to the one before. */
+static void keeps_a_socket_shut_down_that_was_in_a_callers_turn(void **state)
+{
+    (void)state;
+    open_link(SESSION_TIMEOUT_MS);
+    zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
+    zkl_tls_link_prepare(link_under_test, &wanted, false, false);
+    assert_int_equal(0, shutdown(peer.client, SHUT_RDWR));
+    turn(false);
+    assert_client_sees_the_end();
+    close_link();
+}
+
 static void logs_where_it_is_connected_and_each_new_problem_once(void **state)
 {
     (void)state;
@@ -692,6 +705,7 @@ int main(void)
         cmocka_unit_test(counts_the_time_to_connect_from_the_name_on),
         cmocka_unit_test(uses_a_name_that_took_too_long_at_the_next_try),
         cmocka_unit_test(connects_in_the_turns_of_the_io_thread_only),
+        cmocka_unit_test(keeps_a_socket_shut_down_that_was_in_a_callers_turn),
         cmocka_unit_test(logs_where_it_is_connected_and_each_new_problem_once),
         cmocka_unit_test(pauses_longer_and_longer_if_tls_fails),
         cmocka_unit_test(waits_without_spinning_for_a_server_that_does_not_read),

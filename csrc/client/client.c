@@ -209,12 +209,12 @@ static bool make_tls_link(zkl_client *client, const zkl_client_options *options,
     bool first;
     client->tls_link = zkl_tls_link_new(options->tls, servers, options->session_timeout_ms, zkl_client_log, client,
                                         message, code, &first);
-    if (client->tls_link == NULL) {
-        return false;
-    }
     if (first) {
         /* Again: exit() calls it before anything that OpenSSL itself, or the program for it, has registered. */
         atexit(close_all_at_exit);
+    }
+    if (client->tls_link == NULL) {
+        return false;
     }
     if (!options->tls->verify) {
         zkl_client_log(client, ZOO_LOG_LEVEL_WARN,

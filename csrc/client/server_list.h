@@ -18,8 +18,7 @@ typedef struct {
     char *text;   /* "host:port", for messages */
     char *name;   /* `host` without the dot at the end of a full name, as it is in certificates */
     bool numeric; /* `host` is an address */
-    char *
-        logged; /* the latest problem with it that the link has logged; NULL: none since the latest connection. The link's. */
+    char *logged; /* the link's: its latest line of the log on a problem with it; NULL: none since it was connected */
 } zkl_server;
 
 typedef struct {

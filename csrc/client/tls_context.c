@@ -106,8 +106,7 @@ static const char *advice_on_error(int reason, bool certificate)
                "ssl.enabledProtocols";
     case ALERT + ALERT_HANDSHAKE_FAILURE:
         return "the two have no cipher in common, or the server refuses the client's certificate; see the options "
-               "tls.ciphers and "
-               "tls.cert_file";
+               "tls.ciphers and tls.cert_file";
     case ALERT + ALERT_CERTIFICATE_REQUIRED:
         return "the server wants a certificate of the client; see the option tls.cert_file";
     default:
@@ -316,8 +315,8 @@ bool zkl_tls_expect(const zkl_tls_settings *settings, zkl_ssl *ssl, const char *
     if (zkl_is_address(name)) { /* an address is not sent as a server name (RFC 6066) */
         return tls->X509_VERIFY_PARAM_set1_ip_asc(tls->SSL_get0_param(ssl), name) == 1;
     }
-    if (name[0] == '.' ||
-        strchr(name, '*') != NULL) { /* for OpenSSL the first is any name below, and the second a name */
+    /* For OpenSSL ".example" stands for every name below it, and "*.example" for a certificate of that name. */
+    if (name[0] == '.' || strchr(name, '*') != NULL) {
         return false;
     }
     tls->SSL_set_hostflags(ssl, ZKL_X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | ZKL_X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);

@@ -64,6 +64,7 @@ function Client.new(handle, servers, adapter, settings)
         _identity = settings.identity,
         _acl = settings.acl,
         _has_auth = settings.auth ~= nil or (settings.tls or {}).cert_file ~= nil,
+        _has_tls = settings.tls and true or false,
         _session_timeout = settings.session_timeout,
         _log = settings.log,
         _lock_groups = LockGroups.new(),

@@ -5,6 +5,7 @@ local commands = require "spec.support.commands"
 local cluster = require "spec.support.cluster"
 local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
+local events = require "spec.support.events"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local ports = require "spec.support.ports"
@@ -360,6 +361,31 @@ describe("tls", function()
         assert.truthy(result.output:find(address .. " is reached by TLS, and four-letter words have none", 1, true),
             result.output .. result.errors)
         assert.is_nil(result.output:find("Start the server", 1, true), result.output)
+    end)
+
+    spec("is what zklock who connects by, which then asks the servers nothing unencrypted", function()
+        assert(connect():mutex("/looked-at"):acquire(20))
+        local result = commands.run({
+            "who", "--tls-ca-file", made:file "ours-ca.pem", "--tls-cert-file", made:file "client-both.pem", "/looked-at"
+        }, { servers = address })
+        assert.truthy(result.output:find("/looked-at  mutex  held", 1, true), result.output)
+        assert.truthy(result.errors:find(address .. " is reached by TLS, and four-letter words have none", 1, true),
+            result.output .. result.errors)
+        assert.is_nil(result.errors:find("the word cons", 1, true), result.errors)
+    end)
+
+    spec("is what zklock ui connects by", function()
+        assert(connect():mutex("/viewed"):acquire(20))
+        local view = commands.start({
+            "ui", "--listen", "127.0.0.1:0", "--tls-ca-file", made:file "ours-ca.pem", "--tls-cert-file",
+            made:file "client-both.pem", "/viewed"
+        }, { servers = address })
+        local viewer = events.open(assert(view:line():match "^http://[^/:]+:(%d+)/"), "/?events")
+        local seen = viewer:await(function(event)
+            return event.locks[1] and event.locks[1].kind == "mutex" and event
+        end)
+        assert.equal("/viewed", seen.locks[1].path)
+        viewer:close()
     end)
 
     spec("leaves neither descriptors nor memory behind", function()

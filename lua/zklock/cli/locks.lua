@@ -1,6 +1,7 @@
 --- cli.locks: lock states (zklock.inspect) as the command shows them: JSON with stable keys, and texts for people.
 
 local inspect = require "zklock.inspect"
+local words = require "zklock.inspect.words"
 local Output = require "zklock.cli.output"
 local null = require("dkjson").null
 
@@ -158,7 +159,7 @@ end
 --- Notes in lock states what the servers say about the sessions.
 -- @treturn table|nil the sessions; nil, message, code
 function locks.add_sessions(session, states)
-    local sessions = inspect.sessions(session.servers)
+    local sessions = words.sessions(session.servers, nil, session.tls and words.refuse)
     local ok, message, code = inspect.join_sessions(session.client, states, sessions)
     if not ok then
         return nil, message, code

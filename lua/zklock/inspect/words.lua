@@ -108,10 +108,16 @@ local function read_connections(answer, address, sessions)
     end
 end
 
+--- Takes the place of words.ask for a server that is reached by TLS. Sends nothing: words would go unencrypted.
+-- @return nil, message, "unsupported"
+function words.refuse(address)
+    return nil, format("%s is reached by TLS, and four-letter words have none", address.address), "unsupported"
+end
+
 --- Reads which sessions there are, and which of them are connected, from all servers.
 -- @tparam string servers connection string
 -- @tparam number|nil timeout seconds for each answer; default 2
--- @tparam function|nil ask takes the place of words.ask, where blocking is no choice
+-- @tparam function|nil ask takes the place of words.ask, where blocking is no choice, or nothing may be asked (words.refuse)
 -- @treturn table:
 --
 --   * `known` true: the list of sessions is complete. Only the leader's answer to dump has all sessions.

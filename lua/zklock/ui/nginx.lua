@@ -80,7 +80,7 @@ local function view_of(client, settings)
         return nil, message
     end
     local model = Model.new(client, { paths = settings.paths, sessions = function()
-        return words.sessions(client._servers, WORD_TIMEOUT, ask)
+        return words.sessions(client._servers, WORD_TIMEOUT, client._has_tls and words.refuse or ask)
     end })
     view = { model = model, app = App.new(model, { hosts = hosts }) }
     if not start(client, key, model) then

@@ -28,16 +28,11 @@ function doctor.define(parser)
     looking.define(parser)
 end
 
---- Asks one server about itself. Nothing is sent to it if it is reached by TLS: words would go unencrypted.
+--- Asks one server about itself, unless it is reached by TLS.
 local function ask_server(address, tls)
     local server = { address = address.address }
-    if tls then
-        server.problem = format("%s is reached by TLS, and four-letter words have none", address.address)
-        server.code = "unsupported"
-        return server
-    end
     local answer
-    answer, server.problem, server.code = words.ask(address, "srvr")
+    answer, server.problem, server.code = (tls and words.refuse or words.ask)(address, "srvr")
     if not answer then
         return server
     end

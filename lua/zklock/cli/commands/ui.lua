@@ -99,7 +99,7 @@ local function open(arguments)
     end
     local ok, client, message, code = pcall(require("zklock").connect, read.servers, {
         session_timeout = read.session_timeout, connect_timeout = 0, wait = "luv", identity = read.identity, auth = read.auth,
-        acl = read.acl
+        acl = read.acl, tls = read.tls
     })
     if not ok then
         return nil, (tostring(client):gsub("^.-zklock%.connect: ", "")), "failed"
@@ -151,7 +151,7 @@ function ui.run(arguments, context)
     local words = require "zklock.inspect.words"
     local address = arguments.listen or { host = ADDRESS, port = PORT }
     local model = Model.new(client, { paths = paths, sessions = function()
-        return words.sessions(read.servers, WORD_TIMEOUT, Server.ask)
+        return words.sessions(read.servers, WORD_TIMEOUT, read.tls and words.refuse or Server.ask)
     end })
     local name, server, port = name_of(address, uv), nil, nil
     local hosts = arguments.host or {}

@@ -5,16 +5,20 @@ if not rawget(_G, "jit") then
     return
 end
 
+local cluster = require "spec.support.cluster"
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 local nginx = require "spec.support.nginx"
 
---- Returns a page's first block in a language, with the servers of the specs.
-local function block_of(path, language)
+--- Returns a page's first block in a language, or that with a number, with the servers of the specs.
+local function block_of(path, language, number)
+    local left = number or 1
     for _, block in ipairs(documentation.code_blocks(docstrings.read_file(path))) do
-        if block.language == language then
+        left = block.language == language and left - 1 or left
+        if left == 0 then
             return (block.text:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()))
         end
     end
@@ -55,6 +59,40 @@ describe("nginx's blocks #nginx", function()
             } } }]] })
         local status, body = server:get("/try")
         assert.same({ 200, "true" }, { status, body })
+        inside.nobody_complained(server)
+    end)
+
+    it("of docs/from/lua-resty-lock.md have a whole nginx.conf in which two requests take turns", function()
+        local conf, directory = block_of("docs/from/lua-resty-lock.md", "nginx", 2), files.make_directory()
+        -- Only places, addresses and the pause are changed.
+        for _, change in ipairs {
+            { "include /etc/nginx/modules%-enabled/%*%.conf;", "@MODULES@" }, { "/tmp/zklock%-trial%.pid", "@DIRECTORY@/nginx.pid" },
+            { "error_log stderr", "error_log @DIRECTORY@/error.log" }, { "127%.0%.0%.1:8080", "127.0.0.1:@PORT@" },
+            { "env ZKLOCK_SERVERS;", "env ZKLOCK_SERVERS=" .. fixture.servers() .. ";" }, { "ngx%.sleep%(1%)", "ngx.sleep(0.1)" },
+            { "my_locks", fixture.path():sub(2):gsub("/", "-") }, { "access_log off;", [[%0
+                client_body_temp_path @DIRECTORY@/body;
+                proxy_temp_path @DIRECTORY@/proxy;
+                fastcgi_temp_path @DIRECTORY@/fastcgi;
+                uwsgi_temp_path @DIRECTORY@/uwsgi;
+                scgi_temp_path @DIRECTORY@/scgi;
+                lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;;";
+                lua_package_cpath "@BUILD@/?.so;;";]] }
+        } do
+            local found
+            conf, found = conf:gsub(change[1], (change[2]))
+            assert.equal(1, found, change[1])
+        end
+        files.write(directory .. "/nginx.conf", conf)
+        local server = fixture.remember(nginx.start { template = directory .. "/nginx.conf" })
+        cluster.run { "rm", "-r", directory }
+        local first, second = server:ask "/work", server:ask "/work"
+        local tokens = {}
+        for index, request in ipairs { first, second } do
+            local status, body = request:answer()
+            assert.equal(200, status, body)
+            tokens[index] = assert(body:match "^waited for [%d.e-]+ s, token (%d+%-%d+)$", body)
+        end
+        assert.not_equal(tokens[1], tokens[2])
         inside.nobody_complained(server)
     end)
 end)

@@ -76,6 +76,12 @@ describe("zklock run exits", function()
         assert.equal(1, #fixture.children(path))
     end)
 
+    it("with 121 if TLS fails, as if there were no connection", function()
+        local result = run { "--tls-ca-file", "/nonexistent/ca.pem", "/not-reached", "--", "true" }
+        assert.equal(121, result.status)
+        assert.truthy(result.errors:find("/nonexistent/ca.pem", 1, true), result.errors)
+    end)
+
     it("with 125 for its own usage, without a word to a server", function()
         local nowhere = { servers = "127.0.0.1:1" }
         for _, words in ipairs {

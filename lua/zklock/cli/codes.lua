@@ -4,7 +4,7 @@ local process = require "zklock.process"
 
 local codes = {
     LOST = 120,           -- the lock was lost while the command ran
-    DISCONNECTED = 121,   -- no ZooKeeper within the time
+    DISCONNECTED = 121,   -- no ZooKeeper within the time, or no TLS with it
     DENIED = 122,         -- ACL or credentials refused
     REFUSED = 123,        -- -n: another contender has the lock
     TIMEOUT = 124,        -- -w: the time is up
@@ -17,6 +17,7 @@ local codes = {
 local OF_CODE = {
     lost = codes.LOST,
     disconnected = codes.DISCONNECTED,
+    tls_failed = codes.DISCONNECTED,
     no_auth = codes.DENIED,
     auth_failed = codes.DENIED,
     timeout = codes.TIMEOUT,

@@ -1,10 +1,13 @@
 --- docs/security.md has Lua code that runs, and a build has the hardening that the page describes.
 
+local certificates = require "spec.support.certificates"
 local cluster = require "spec.support.cluster"
+local commands = require "spec.support.commands"
 local credentials = require "spec.support.credentials"
 local documentation = require "spec.support.documentation"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local ports = require "spec.support.ports"
 
 local SECRET = credentials.SECRET
 
@@ -38,5 +41,25 @@ describe("docs/security.md", function()
         end
         assert.is_true(blocks >= 2)
         os.remove(password)
+    end)
+
+    it("has a trial of TLS on one machine that gives the exit codes that it names #once", function()
+        if not certificates.is_there() then
+            return pending("needs openssl")
+        end
+        local script = {}
+        for _, block in ipairs(documentation.code_blocks(files.read("docs/security.md"))) do
+            script[#script + 1] = block.language == "sh" and block.text or nil
+        end
+        assert.equal(3, #script)
+        local text, port, changed = table.concat(script, "\n"), ports.free(), nil
+        text, changed = text:gsub("2281", port)
+        assert.equal(2, changed)
+        text, changed = text:gsub("%-%-connect%-timeout 5 ", "--connect-timeout 1 ")
+        assert.equal(2, changed)
+        local bin, directory = commands.install(), commands.directory()
+        files.write(directory .. "/trial", "trap 'kill $server' EXIT\n" .. (text:gsub(">log 2>&1 &", "%0\nserver=$!")))
+        local output, status = cluster.run { "sh", "-c", ('cd "%s" && PATH="%s:$PATH" bash trial 2>errors'):format(directory, bin) }
+        assert.same({ "inside\n122\n121\n121", 0 }, { output, status }, files.read(directory .. "/errors"))
     end)
 end)

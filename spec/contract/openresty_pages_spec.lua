@@ -66,7 +66,8 @@ describe("nginx's blocks #nginx", function()
         local conf, directory = block_of("docs/from/lua-resty-lock.md", "nginx", 2), files.make_directory()
         -- Only places, addresses and the pause are changed.
         for _, change in ipairs {
-            { "include /etc/nginx/modules%-enabled/%*%.conf;", "@MODULES@" }, { "/tmp/zklock%-trial%.pid", "@DIRECTORY@/nginx.pid" },
+            { "include /etc/nginx/modules%-enabled/%*%.conf;", "@MODULES@" },
+            { "/tmp/zklock%-trial%.pid", "@DIRECTORY@/nginx.pid" },
             { "error_log stderr", "error_log @DIRECTORY@/error.log" }, { "127%.0%.0%.1:8080", "127.0.0.1:@PORT@" },
             { "env ZKLOCK_SERVERS;", "env ZKLOCK_SERVERS=" .. fixture.servers() .. ";" }, { "ngx%.sleep%(1%)", "ngx.sleep(0.1)" },
             { "my_locks", fixture.path():sub(2):gsub("/", "-") }, { "access_log off;", [[%0

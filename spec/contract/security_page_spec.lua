@@ -52,8 +52,7 @@ describe("docs/security.md", function()
             script[#script + 1] = block.language == "sh" and block.text or nil
         end
         assert.equal(3, #script)
-        local text, port, changed = table.concat(script, "\n"), ports.free(), nil
-        text, changed = text:gsub("2281", port)
+        local text, changed = table.concat(script, "\n"):gsub("2281", ports.free())
         assert.equal(2, changed)
         text, changed = text:gsub("%-%-connect%-timeout 5 ", "--connect-timeout 1 ")
         assert.equal(2, changed)

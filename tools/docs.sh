@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 #
 # Checks that the targets of the documentation's links exist: of each relative link and picture in a Markdown file, of each `make`
-# target that a page names, and of each source file or function that a picture names. Then makes the site, build/site/index.html,
-# with MkDocs, and checks it: its links, and that browsers fetch nothing from other hosts.
+# target that a page names, and of each source file or function that a picture names. Finds pages in Chinese whose originals have
+# changed. Then makes the site, build/site/index.html, with MkDocs, and checks it: its links, and that browsers fetch nothing from
+# other hosts.
 #
-# Usage: tools/docs.sh [STEP…]     steps: links site (default: both)       SITE_BUILD: where the site is made, build/ unless given
+# Usage: tools/docs.sh [STEP…]     steps: links translations site (default: all)
+#                                  SITE_BUILD: where the site is made, build/ unless given
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -50,6 +52,12 @@ step_links() {
     check_pictures
 }
 
+step_translations() {
+    "${LUA:-lua5.4}" tools/translations.lua check || {
+        complain "look at these pages again, then note that they fit: lua5.4 tools/translations.lua write PAGE…"
+    }
+}
+
 # Each version has a directory of its own, so that the site may have several. MkDocs's warnings are errors.
 step_site() {
     local build=${SITE_BUILD:-$PWD/build} input output version log
@@ -71,7 +79,7 @@ step_site() {
     fi
 }
 
-[ $# -gt 0 ] || set -- links site
+[ $# -gt 0 ] || set -- links translations site
 for step; do
     "step_$step" || exit 2
 done

@@ -16,6 +16,7 @@ local site = {}
 --- Sources outside of docs/ -> pages. Other Markdown files of the project's directory are in project/, and in no navigation.
 local PAGES = {
     ["README.md"] = "index.md",
+    ["README.zh-CN.md"] = "zh/index.md",
     ["CHANGELOG.md"] = "changelog.md",
     ["examples/README.md"] = "examples/index.md"
 }

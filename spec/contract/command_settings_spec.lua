@@ -199,9 +199,8 @@ describe("zklock", function()
         for option in files.read("docs/command.md"):gmatch "`(%-%-?[%w-]+)" do
             assert.truthy(all:find(option, 1, true), option)
         end
-        local pages, problems, shown = files.find("docs", ".md"), {}, 0
-        pages[#pages + 1] = "README.md"
-        for _, path in ipairs(pages) do
+        local problems, shown = {}, 0
+        for _, path in ipairs(documentation.pages()) do
             for line in ("\n" .. documentation.code_of(files.read(path))):gmatch "\n%s*(zklock %l[^\n]*)" do
                 local name, words = line:match "^zklock (%l+)(.*)$"
                 words = " " .. words:gsub(" %-%- .*", ""):gsub("#.*", "") .. " "

@@ -3,25 +3,12 @@
 
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
-local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local zklock = require "zklock"
 
 local none, read = documentation.none, docstrings.read_file
 
---- Pages whose Lua other specs run: they need more than a client.
-local ELSEWHERE = {
-    ["docs/command.md"] = "spec/contract/command_settings_spec.lua",
-    ["docs/fencing.md"] = "spec/behaviour/token_spec.lua",
-    ["docs/loops.md"] = "spec/contract/loops_page_spec.lua",
-    ["docs/metrics.md"] = "spec/contract/docs_metrics_spec.lua",
-    ["docs/openresty.md"] = "spec/contract/openresty_examples_spec.lua",
-    ["docs/security.md"] = "spec/contract/security_page_spec.lua",
-    ["docs/tutorial.md"] = "spec/contract/command_tutorial_spec.lua"
-}
-
-local pages = files.find("docs", ".md")
-table.insert(pages, 1, "README.md")
+local ELSEWHERE, pages = documentation.RUN_ELSEWHERE, documentation.pages()
 
 --- Returns the blocks of Lua of a page that are to be run here.
 local function blocks_of(path)

@@ -5,9 +5,31 @@
 -- sources that were made up for it.
 
 local annotations = require "tools.annotations"
+local cluster = require "spec.support.cluster"
 local docstrings = require "tools.docstrings"
+local files = require "spec.support.files"
 
 local documentation = {}
+
+--- Pages whose Lua other specs than docs_code_spec run: it needs more than a client.
+documentation.RUN_ELSEWHERE = {
+    ["docs/command.md"] = "spec/contract/command_settings_spec.lua",
+    ["docs/fencing.md"] = "spec/behaviour/token_spec.lua",
+    ["docs/loops.md"] = "spec/contract/loops_page_spec.lua",
+    ["docs/metrics.md"] = "spec/contract/docs_metrics_spec.lua",
+    ["docs/openresty.md"] = "spec/contract/openresty_examples_spec.lua",
+    ["docs/security.md"] = "spec/contract/security_page_spec.lua",
+    ["docs/tutorial.md"] = "spec/contract/command_tutorial_spec.lua"
+}
+
+--- Returns the paths of the pages for users, in each language: the READMEs, and all of docs/.
+function documentation.pages()
+    local pages = files.find("docs", ".md")
+    for path in cluster.run({ "sh", "-c", "ls README*.md" }):gmatch("[^\n]+") do
+        table.insert(pages, 1, path)
+    end
+    return pages
+end
 
 local function append(list, more)
     for _, one in ipairs(more) do

@@ -183,6 +183,9 @@ function Thing:run(what) end]])
         end
         run('two() --> 2, "b"; and more\nlocal a, b = two()\nlocal c = two() --> 2, "b"\nprint(c) --> 2: two\ntwo() --> a number\n')
         assert.error_matches(function() run("\ntwo()  --> 3\n") end, 'expected 3, got 2, "b"')
+        -- Characters that share bytes with an ellipsis are no ellipsis.
+        assert.error_matches(function() run('two()  --> 2, "读者"\n') end, 'expected 2, "读者", got 2, "b"', 1, true)
+        run('two()  --> 2, "…"\n')
         assert.is_nil((documentation.load_block("x = = 1", "=x", {})))
     end)
 end)

@@ -478,7 +478,7 @@ local function with_expectations(text)
     return (text:gsub("([^\n]*)%-%->([^\n]*)", function(code, result)
         result = (result:match("^%s*(.-)[;:] ") or result):match("^%s*(.-)%s*$")
         local is_value = result:find('^[%d"]') or result:find("^true") or result:find("^false") or result:find("^nil")
-        if not is_value or result:find("[|{…]") then
+        if not is_value or result:find("[|{]") or result:find("…", 1, true) then
             return nil
         end
         local before, expression = code:match("^(%s*local [%w_]+ = )(.-)%s*$")

@@ -60,6 +60,8 @@ describe("the check of translations", function()
 end)
 
 describe("the pages in Chinese", function()
+    -- So what a spec does with the code of docs/tutorial.md holds for docs/zh/start.md.
+
     --- Returns code without remarks, which may be in Chinese, and without blanks at the ends of lines.
     local function bare(text, language)
         local remark = (language == "lua" or language == "nginx") and "%-%-[ >][^\n]*" or "#[^\n]*"

@@ -19,7 +19,8 @@ documentation.RUN_ELSEWHERE = {
     ["docs/metrics.md"] = "spec/contract/docs_metrics_spec.lua",
     ["docs/openresty.md"] = "spec/contract/openresty_examples_spec.lua",
     ["docs/security.md"] = "spec/contract/security_page_spec.lua",
-    ["docs/tutorial.md"] = "spec/contract/command_tutorial_spec.lua"
+    ["docs/tutorial.md"] = "spec/contract/command_tutorial_spec.lua",
+    ["docs/zh/start.md"] = "spec/contract/docs_translations_spec.lua"
 }
 
 --- Returns the paths of the pages for users, in each language: the READMEs, and all of docs/.

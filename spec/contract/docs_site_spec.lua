@@ -96,6 +96,9 @@ describe("the site in a browser #once #long", function()
             input.dispatchEvent(new Event("input", { bubbles: true }));
         })()]]
         page:await [[document.querySelectorAll(".md-search-result__item").length > 3]]
+        page:open(address .. zklock.VERSION .. "/zh/comparison.html")
+        page:await [[document.querySelector("[lang=zh-CN] table") !== null]]
+        assert.is_true(page:evaluate "document.scrollingElement.scrollWidth <= 360")
         local fetched = page:evaluate [[performance.getEntriesByType("resource").map((entry) => entry.name).join("\n")]]
         for name in fetched:gmatch("[^\n]+") do
             assert.equal(address, name:sub(1, #address))

@@ -144,19 +144,19 @@ suites_contract() {
 
 # Specs tagged #once test servers, tools and other clients more than Lua.
 suites_real() {
-    suite "real servers: Lua 5.4" busted 1800 'env ZKLOCK_TURNS=600 tools/specs.sh real'
-    suite "real servers: Lua 5.1" busted 1800 'tools/specs.sh real --lua lua5.1 --exclude-tags=once'
-    suite "real servers: Lua 5.2" busted 1800 'tools/specs.sh real --lua lua5.2 --exclude-tags=once'
-    suite "real servers: Lua 5.3" busted 1800 'tools/specs.sh real --lua lua5.3 --exclude-tags=once'
-    suite "real servers: LuaJIT" busted 1800 'tools/specs.sh real --lua luajit --exclude-tags=once,nginx'
-    suite "real servers: under ASan and UBSan" busted 1800 'tools/specs.sh real-asan --tags=asan'
+    suite "real servers: Lua 5.4" busted 5400 'env ZKLOCK_TURNS=600 tools/specs.sh real'
+    suite "real servers: Lua 5.1" busted 5400 'tools/specs.sh real --lua lua5.1 --exclude-tags=once'
+    suite "real servers: Lua 5.2" busted 5400 'tools/specs.sh real --lua lua5.2 --exclude-tags=once'
+    suite "real servers: Lua 5.3" busted 5400 'tools/specs.sh real --lua lua5.3 --exclude-tags=once'
+    suite "real servers: LuaJIT" busted 5400 'tools/specs.sh real --lua luajit --exclude-tags=once,nginx'
+    suite "real servers: under ASan and UBSan" busted 5400 'tools/specs.sh real-asan --tags=asan'
     suite "real servers: inside nginx under ASan and UBSan" busted 900 'tools/specs.sh nginx-asan --tags=nginxasan'
     suite "real servers: under valgrind" busted 900 'tools/specs.sh valgrind --tags=valgrind'
 }
 
 # All of them; the group real runs a selection.
 suites_nginx-asan() {
-    suite "all specs inside nginx under ASan and UBSan" busted 1800 'tools/specs.sh nginx-asan --tags=nginx'
+    suite "all specs inside nginx under ASan and UBSan" busted 5400 'tools/specs.sh nginx-asan --tags=nginx'
 }
 
 suites_campaign() {
@@ -209,7 +209,7 @@ suites_rock() {
 # Needs Debian's archive.
 suites_package() {
     suite "the source rock, on every Lua" ours 900 'nice -n 5 tools/test-rock.sh packed'
-    suite "the Debian package in a clean system" ours 1800 'nice -n 5 tools/test-deb.sh'
+    suite "the Debian package in a clean system" ours 5400 'nice -n 5 tools/test-deb.sh'
 }
 
 # Kinds of faults that take minutes to occur.
@@ -229,19 +229,19 @@ suites_long() {
         'spec/campaign/run --size control --seconds 60'
     suite "fault campaign: a minute of the same with leases" ours 600 'spec/campaign/run --size leased --seconds 60'
     for lua in lua5.4 luajit; do
-        suite "20 rounds of each way to lose a command: $lua" busted 1800 \
+        suite "20 rounds of each way to lose a command: $lua" busted 5400 \
             "env ZKLOCK_ROUNDS=20 tools/specs.sh real --lua $lua spec/contract/command_guarantee_spec.lua"
     done
     suite "the live view in a browser" ours 900 'tools/browser.sh test'
     suite "C unit tests" cmocka 180 'run_units c'
-    suite "C unit tests with the C client under TSan" cmocka 1800 'nice -n 5 tools/rebuilt-client.sh thread'
-    suite "100000 locks inside nginx" status 1800 'tools/soak-nginx.sh'
-    suite "lint: clang's analyser" ours 1800 'nice -n 5 tools/lint.sh tidy'
-    suite "small worlds in every order, all of each" ours 1800 'computing build/c/explore --jobs 1'
-    suite "simulation: 20000 known seeds" ours 1800 'simulate c --seeds 1 20000'
+    suite "C unit tests with the C client under TSan" cmocka 5400 'nice -n 5 tools/rebuilt-client.sh thread'
+    suite "100000 locks inside nginx" status 5400 'tools/soak-nginx.sh'
+    suite "lint: clang's analyser" ours 5400 'nice -n 5 tools/lint.sh tidy'
+    suite "small worlds in every order, all of each" ours 5400 'computing build/c/explore --jobs 1'
+    suite "simulation: 20000 known seeds" ours 5400 'simulate c --seeds 1 20000'
     suite "simulation: five minutes of seeds never seen before" ours 600 'simulate c --fresh --seconds 300'
-    suite "simulation: broken rules are noticed by seeds never seen before" ours 1800 'simulate c --breaks --fresh --limit 40000'
-    suite "simulation: 2000 seeds under ASan and UBSan" ours 1800 'simulate c-asan --seeds 1 2000'
+    suite "simulation: broken rules are noticed by seeds never seen before" ours 5400 'simulate c --breaks --fresh --limit 40000'
+    suite "simulation: 2000 seeds under ASan and UBSan" ours 5400 'simulate c-asan --seeds 1 2000'
     suite "simulated Lua programs: a minute of new ones" ours 300 'computing build/c/simulate_lua --fresh 60'
     suite "fuzzers, a minute each" status 1200 'nice -n 5 tools/fuzz.sh 60'
 }

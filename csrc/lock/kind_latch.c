@@ -87,7 +87,7 @@ static void on_written(void *owner, int rc, const zkl_reply *reply)
     if (entry->acquisition != NULL && reply->tag > 0 && zkl_outcome_unknown(rc)) {
         part_of(entry)->doubted = true;
     }
-    if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_LOOKING) {
+    if (entry->acquisition == NULL || reply->generation != entry->generation || entry->state != ZKL_ENTRY_LOOKING) {
         /* the session is over, or the acquisition */
     } else if (reply->tag > 0 && (rc == ZOK || (rc == ZNODEEXISTS && at == 0))) {
         grant(entry);

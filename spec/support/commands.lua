@@ -7,10 +7,14 @@ local program = require "spec.support.program"
 
 local commands = {}
 
+--- Seconds for a connection, unless a spec says otherwise: much more than the command's own limit, for a machine that is busy.
+local CONNECT_TIMEOUT = 60
+
 --- Returns the words of a command line of zklock. `options`: servers (the shared ones), variables (list of "NAME=value").
 function commands.words(words, options)
     options = options or {}
-    local list = { "env", "ZKLOCK_CONFIG=/nonexistent", "ZKLOCK_SERVERS=" .. (options.servers or fixture.servers()) }
+    local list = { "env", "ZKLOCK_CONFIG=/nonexistent", "ZKLOCK_CONNECT_TIMEOUT=" .. CONNECT_TIMEOUT,
+        "ZKLOCK_SERVERS=" .. (options.servers or fixture.servers()) }
     for _, variable in ipairs(options.variables or {}) do
         list[#list + 1] = variable
     end

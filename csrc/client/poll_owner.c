@@ -39,7 +39,7 @@
 
 /*
  * glibc 2.30 has a function that waits for a mutex by the monotonic clock. musl has none, and ThreadSanitizer does not support it.
- * Without it, the mutex is tried TRIES_IN_TIME times within PATIENCE.
+ * Without it, the mutex is tried TRIES_IN_TIME times within LOCK_WITHIN.
  */
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ) && !defined(__SANITIZE_THREAD__)
 #if __GLIBC_PREREQ(2, 30)
@@ -110,7 +110,7 @@ static bool is_connected(zkl_client *client)
 }
 
 /*
- * Locks the mutex if it can be had within PATIENCE. pthread_mutex_timedlock would wait by the wall clock: for an hour, if that is
+ * Locks the mutex if it can be had within LOCK_WITHIN. pthread_mutex_timedlock would wait by the wall clock: for an hour, if that is
  * set back by an hour meanwhile.
  */
 static bool lock_in_time(pthread_mutex_t *mutex)

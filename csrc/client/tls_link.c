@@ -20,8 +20,8 @@
 #define RECORD 16384
 
 /*
- * So many bytes of the server are received in a turn at most. Some need nothing of this side (requests to renegotiate in a handshake, new
- * tickets), so that OpenSSL would read on for as long as they come. What is left is received in the next turn, at once.
+ * The most bytes of the server that are received in a turn. Some need nothing of this side (requests to renegotiate in a handshake, new
+ * tickets), so OpenSSL would read on for as long as they come. The next turn, which follows at once, receives the rest.
  */
 #define TURN (2 * RECORD)
 
@@ -73,13 +73,13 @@ struct zkl_tls_link {
     short events;     /* to poll `fd` for */
     zkl_ssl_context *context;
     zkl_ssl *ssl;
-    int32_t left; /* how many more bytes of the server may be received in this turn */
-    bool flushed; /* the C client's latest bytes were taken after the latest zkl_tls_link_process */
+    int32_t left; /* How many more bytes of the server may be received in this turn. */
+    bool flushed; /* The C client's latest bytes were taken after the latest zkl_tls_link_process. */
     int64_t flushed_at;
     int32_t refused;    /* how many connections in a row have failed by TLS */
     int64_t not_before; /* when the next connection may be begun */
-    bool eof;           /* the server has ended the TCP stream */
-    bool fatal;         /* OpenSSL must not be called any more for this connection */
+    bool eof;           /* The server has ended the TCP stream. */
+    bool fatal;         /* OpenSSL must not be called any more for this connection. */
     bool closing;       /* between zkl_tls_link_closing and zkl_tls_link_closed */
     int error;          /* errno of the latest failure to send or to receive; 0: none */
     stretch up;         /* from the C client to the server, not encrypted */
@@ -680,7 +680,7 @@ const char *zkl_tls_link_problem(const zkl_tls_link *link, zkl_code *code)
 
 /* --- the object ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the port of a new listener on loopback, or 0. Nobody accepts its connections. */
+/* Returns the port of a new listener on loopback, or 0. Its connections are not accepted. */
 static int open_listener(int *fd)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -764,7 +764,7 @@ void zkl_tls_link_free(zkl_tls_link *link)
     zkl_tls_settings_free(&link->settings);
     close_fd(&link->listener);
     zkl_free(link->addresses);
-    explicit_bzero(link, sizeof *link); /* what went through it */
+    explicit_bzero(link, sizeof *link); /* its buffers had the bytes that went through it */
     zkl_free(link);
 }
 

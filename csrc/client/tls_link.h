@@ -1,7 +1,7 @@
 /*
  * TLS link: connects the unchanged C client to a server by TLS.
  *
- * The C client speaks no TLS (or one that may block for ever). So it never has the address of a server. It is told to connect to a
+ * The C client has no TLS (or one that may block for ever). So it never has the address of a server. It is told to connect to a
  * listener of this process on loopback, which nothing is ever read from. As soon as the C client has begun to connect, and before it
  * has sent anything, the link puts one end of a socket pair in the place of the C client's socket (dup3). The C client then writes its
  * requests into the pair. The link reads them at the other end, encrypts them, and sends them to the server through a socket of its
@@ -20,7 +20,7 @@
  *                                 closed, which the C client takes for the end of its connection; `problem` says what happened
  *   any -> NONE                   the C client has closed its socket, or the client ends
  *
- * TCP connection and handshake may each take a third of the session timeout, and 10 s at most. The C client itself gives up after two
+ * TCP connection and handshake may each take a third of the session timeout, but 10 s at most. The C client itself gives up after two
  * thirds without an answer, counted from its connect. From OPEN on, its pings find out that the server is silent.
  *
  * All functions: engine_mutex, and the I/O thread where this is said.
@@ -66,14 +66,14 @@ void zkl_tls_link_flush(zkl_tls_link *link);
  * sends pings only where it was silent.
  */
 void zkl_tls_link_flush_rest(zkl_tls_link *link);
-/* What to poll for the link; its fd is -1 if nothing is. */
+/* Returns what to poll for the link; its fd is -1 if there is nothing to poll. */
 struct pollfd zkl_tls_link_poll(const zkl_tls_link *link);
 /* Handles the result of that poll, 0 after a timeout. Returns whether the C client has something to read now. */
 bool zkl_tls_link_process(zkl_tls_link *link, short revents);
 /*
- * Call them before and after zookeeper_close. That waits until its socket is readable, so that the server has read the request that
+ * Call them before and after zookeeper_close. It waits until its socket is readable, so that the server has read the request that
  * closes the session. But nothing can come through the link meanwhile. So the first function lets the C client read the end of the
- * stream at once, and the second sends the request and waits: for the server to answer it, or for 1.5 s, as the C client does. I/O
+ * stream at once. The second one sends the request, and waits for the server's answer for 1.5 s at most, as the C client does. I/O
  * thread.
  */
 void zkl_tls_link_closing(zkl_tls_link *link);

@@ -23,7 +23,7 @@
  * reply counts only if it carries the entry's present generation, so a reply that belongs to an earlier session or node
  * is ignored.
  *
- * What differs between kinds of locks is in the table of the entry's kind (kind.h): the name of the node and which nodes
+ * The table of the entry's kind (kind.h) has what differs between kinds of locks: the name of the node and which nodes
  * block it (`node`), and what happens when none does (`ready`).
  */
 #include <assert.h>

@@ -16,7 +16,7 @@
  *   leave.c        its node is deleted
  *   adjacent.c     an adjacent sequence number, which proves that no node is ahead
  *   predict.c      a predecessor that is predicted
- *   kind.h         what distinguishes kinds of locks: kind_mutex.c, kind_rwlock.c, kind_semaphore.c have a table of it each
+ *   kind.h         what distinguishes kinds of locks: each kind_*.c has a table of it, or several
  *   share.c        acquisitions that share an entry; entries that linger
  *   kind_latch.c   a countdown latch, whose acquisitions have no nodes
  *   permits.c      a semaphore's acquisitions: a queue entry, then permits; permits_limit.c: how many it was made for

@@ -34,7 +34,7 @@ typedef struct {
 /* Handles the answer to a request, exactly once: `rc` is the server's or the C client's. */
 typedef void (*zkl_on_reply)(void *owner, int rc, const zkl_reply *reply);
 
-/* Who waits for the answer to a request, and what it needs to know then. */
+/* The owner of a request, which waits for the answer, and what it needs to know then. */
 typedef struct {
     zkl_on_reply on_reply;
     void *owner;

@@ -21,9 +21,9 @@
 -- come to belong to other processes while wrapper and guardian send signals to it.
 --
 -- **Deadlines.** The lease ends at an instant L, and the session cannot have expired before L (docs/reliability.md). KILL is sent
--- at L at the latest. TERM is sent the grace before L, but not before only an eighth of the session timeout is left: a session
--- whose heartbeats are answered has at least three tenths. Each turn of the loop publishes both instants to the guardian. If the
--- wrapper is stopped or starved, it publishes nothing, and the guardian acts by the last two.
+-- at L at the latest. TERM is sent earlier, by the grace, but by an eighth of the session timeout at most: a session whose
+-- heartbeats are answered has at least three tenths left. Each turn of the loop publishes both instants to the guardian. If the
+-- wrapper is stopped or gets no processor, it publishes nothing, and the guardian acts by the last two.
 --
 -- **The terminal.** The group is not the wrapper's, so that only the command is killed, and so that a command that was stopped does
 -- not go on before the lock was checked. If standard input and output are the terminal, the group becomes the foreground group, as
@@ -60,8 +60,8 @@ local Supervisor = {}
 Supervisor.__index = Supervisor
 
 --- @tparam table settings
---   lock, client and signals are objects. guard is one, or false. term is the signal to end the command with.
---   grace is the number of seconds until KILL. on_lost is "stop" or "warn". max_hold is a number of seconds, or nil.
+--   `lock`, `client` and `signals` are objects. `guard` is one, or false. `term` is the signal to end the command with.
+--   `grace` is the number of seconds until KILL. `on_lost` is "stop" or "warn". `max_hold` is a number of seconds, or nil.
 --   is_revoked() returns whether another client has asked for the lock. lost_fd is a descriptor to close when the lock is lost,
 --   or nil. say(format, ...) writes a message.
 function Supervisor.new(settings)

@@ -22,7 +22,7 @@ local DIRECTORIES = 5000
 -- 700 KB.
 local LONGEST, DIRECTORY_BYTES, OTHER_BYTES = 1024, 250000, 150000
 
---- What a watched path takes besides its bytes.
+--- The bytes that a watched path takes in addition to its own.
 local OVERHEAD = 4
 
 --- Bytes of an identity that are kept.

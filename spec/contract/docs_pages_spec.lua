@@ -50,7 +50,7 @@ describe("docs/operate/session-timeout.md", function()
         assert.is_true(#rows >= 5, #rows)
         for _, cells in ipairs(rows) do
             local seconds = tonumber(cells[1])
-            for column, factor in pairs { [2] = 1, [3] = 3 / 10, [4] = 1 / 2, [5] = 1 / 12 } do
+            for column, factor in pairs { [2] = 1, [3] = 3 / 10, [4] = 1 / 2, [5] = 1 / 13 } do
                 local expected = ("%.2f"):format(seconds * factor):gsub("%.?0+$", "") .. " s"
                 if seconds * factor % 1 == 0 then
                     expected = ("%d s"):format(seconds * factor)

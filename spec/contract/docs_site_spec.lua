@@ -64,6 +64,30 @@ describe("the check of the site", function()
     end)
 end)
 
+--- What is searched for, a part of the address of a result, and what is marked there. Chinese has no blanks between words.
+local SEARCHES = {
+    { "fencing", "/fencing.html", "fencing" },
+    { "lease", "/design.html#the-lease", "lease" },
+    { "锁", "/zh/start.html", "锁" },
+    { "超卖", "/zh/how-to.html", "超卖" },
+    { "惊群", "/zh/principles.html", "惊群" },
+    { "租约", "/zh/comparison.html", "租约" },
+    { "羊群效应怎么办", "/zh/principles.html" },
+    { "zklock羊群", "/zh/comparison.html" }
+}
+
+--- Types text into the site's search.
+local function search(page, text)
+    page:evaluate(([[(() => {
+        const input = document.querySelector(".md-search__input");
+        document.querySelector("#__search").checked = true;
+        input.focus();
+        input.value = "%s";
+        input.dispatchEvent(new Event("keyup", { bubbles: true }));
+        input.dispatchEvent(new Event("input", { bubbles: true }));
+    })()]]):format(text))
+end
+
 describe("the site in a browser #once #long", function()
     after_each(fixture.clean)
 
@@ -87,15 +111,13 @@ describe("the site in a browser #once #long", function()
         page:open(address .. zklock.VERSION .. "/index.html")
         page:await [[document.title.endsWith("zklock") && document.querySelector(".md-version__list a") !== null]]
         assert.is_true(page:evaluate "document.scrollingElement.scrollWidth <= 360")
-        page:evaluate [[(() => {
-            const input = document.querySelector(".md-search__input");
-            document.querySelector("#__search").checked = true;
-            input.focus();
-            input.value = "fencing";
-            input.dispatchEvent(new Event("keyup", { bubbles: true }));
-            input.dispatchEvent(new Event("input", { bubbles: true }));
-        })()]]
-        page:await [[document.querySelectorAll(".md-search-result__item").length > 3]]
+        for _, case in ipairs(SEARCHES) do
+            search(page, "")
+            page:await [[document.querySelector(".md-search-result__link") === null]]
+            search(page, case[1])
+            page:await(([[[...document.querySelectorAll(".md-search-result__link[href*='%s']%s")].some(
+                (found) => found.textContent.toLowerCase().includes("%s"))]]):format(case[2], case[3] and " mark" or "", case[3] or ""))
+        end
         page:open(address .. zklock.VERSION .. "/zh/comparison.html")
         page:await [[document.querySelector("[lang=zh-CN] table") !== null]]
         assert.is_true(page:evaluate "document.scrollingElement.scrollWidth <= 360")

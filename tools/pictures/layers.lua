@@ -49,12 +49,12 @@ local WORDS = {
         client = "句柄：调用者的请求与结果",
         engine = "组合各层；执行到期的工作",
         lock = "锁请求、条目、队列", ops = "操作",
-        zk = "会话、未应答的请求、监视、租约",
+        zk = "会话、在途的请求、监听、租约",
         library = "ZooKeeper C 客户端，无线程版",
-        servers = "ZooKeeper 服务器", base = "内存、路径、代码：csrc/ 各层共用",
+        servers = "ZooKeeper 服务器", base = "内存、路径、错误码：csrc/ 各层共用",
         between = { "lock:acquire", "唤醒协程", "_core:acquire", "C 从不调用 Lua", "zkl_client_acquire",
-            "向通知管道写一个字节", "zkl_engine_acquire", "acquisition_changed", "zkl_send_create", "应答、事件",
-            "zoo_acreate2", "完成回调", "请求", "应答、事件" },
+            "向通知管道写一个字节", "zkl_engine_acquire", "acquisition_changed", "zkl_send_create", "响应、事件",
+            "zoo_acreate2", "完成回调", "请求", "响应、事件" },
         threads = {
             { "held", "I/O 线程：每个客户端一个",
                 "除了在 poll 中休眠，它始终持有 engine_mutex。每一轮中，它把请求列表交给引擎，执行到期的工作，公布结果，"

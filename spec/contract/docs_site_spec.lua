@@ -67,13 +67,13 @@ end)
 --- What is searched for, a part of the address of a result, and what is marked there. Chinese has no blanks between words.
 local SEARCHES = {
     { "fencing", "/fencing.html", "fencing" },
-    { "lease", "/design.html#the-lease", "lease" },
+    { "lease", "#the-lease", "lease" },
     { "锁", "/zh/start.html", "锁" },
     { "超卖", "/zh/how-to.html", "超卖" },
     { "惊群", "/zh/principles.html", "惊群" },
     { "租约", "/zh/comparison.html", "租约" },
     { "羊群效应怎么办", "/zh/principles.html" },
-    { "zklock羊群", "/zh/comparison.html" }
+    { "seckill超卖", "/zh/how-to.html" }
 }
 
 --- Types text into the site's search.

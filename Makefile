@@ -38,7 +38,7 @@ test: ## all that must pass before a change lands, in minutes; ends with "N pass
 	@tools/test.sh
 
 test-all: ## the same, and all specs on real servers, all sanitizers, long campaigns, soaks: takes a night
-	@tools/setup.sh test browser package
+	@tools/setup.sh test browser databases package
 	@tools/test.sh all
 
 check: ## tests for the files that you changed, in seconds; FILE=spec/… for one file, LUA=luajit for another Lua
@@ -57,7 +57,7 @@ test-virtual: ## the specs of behaviour in virtual time, on Lua 5.1 and LuaJIT, 
 	@tools/test.sh virtual
 
 test-real: ## all specs against real servers, five Luas, sanitizers
-	@tools/setup.sh test
+	@tools/setup.sh test databases
 	@tools/test.sh real
 
 test-nginx-asan: ## all specs inside nginx, its workers under AddressSanitizer
@@ -89,7 +89,7 @@ format: ## lay out the C sources
 	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
 coverage: ## the lines that the tests run: build/coverage/index.html
-	@tools/setup.sh test
+	@tools/setup.sh test databases
 	@tools/coverage.sh
 
 fuzz: ## SECONDS=60: run each fuzzer

@@ -83,6 +83,12 @@ units_with() {
     done < <(grep -lF "#include \"$1\"" spec/unit/test_*.c)
 }
 
+# The specs of documentation without the one that starts databases, which belongs to one page.
+documentation=()
+for file in spec/contract/docs_*_spec.lua; do
+    [ "$file" = spec/contract/docs_fencing_spec.lua ] || documentation+=("$file")
+done
+
 sort_out() {
     local file=$1 name
     name=$(basename "$file")
@@ -120,7 +126,7 @@ sort_out() {
     lua/zklock/adapters/* | lua/zklock/adapters.lua | lua/zklock/wait.lua) contracts+=(spec/contract/loops*_spec.lua) ;;&
     lua/*)
         programs=yes behaviour=yes
-        contracts+=(spec/contract/docs_*_spec.lua)
+        contracts+=("${documentation[@]}")
         ;;
     spec/virtual/*) behaviour=yes ;;
     spec/support/first_time.c | spec/support/wall_clock.c) specs_with "$name" ;;
@@ -129,6 +135,7 @@ sort_out() {
         contracts+=(spec/contract/openresty_*_spec.lua)
         ;;
     spec/support/prometheus.lua) contracts+=(spec/contract/openresty_metrics_spec.lua spec/contract/docs_metrics_spec.lua) ;;
+    spec/support/databases.lua) contracts+=(spec/contract/docs_fencing_spec.lua) ;;
     docs/alerts.yml | spec/support/alerts_test.yml) contracts+=(spec/contract/docs_metrics_spec.lua) ;;
     spec/support/*)
         behaviour=yes
@@ -142,6 +149,10 @@ sort_out() {
     examples/stock/*) demo=yes ;;
     examples/command/*) contracts+=(spec/contract/command_guides_spec.lua) ;;
     docs/guides.md) contracts+=(spec/contract/command_guides_spec.lua) ;;&
+    docs/fencing.md)
+        behaviours+=(spec/behaviour/token_spec.lua)
+        contracts+=(spec/contract/docs_fencing_spec.lua)
+        ;;&
     README.md | docs/from/lua-resty-lock.md) contracts+=(spec/contract/openresty_pages_spec.lua) ;;&
     docs/from/curator.md | docs/from/kazoo.md) contracts+=(spec/contract/foreign_page_spec.lua) ;;&
     README.md | docs/tutorial.md) contracts+=(spec/contract/command_tutorial_spec.lua) ;;&
@@ -171,7 +182,7 @@ sort_out() {
     tools/docs.sh | tools/docstrings.lua | tools/annotations.lua | tools/reference.lua | tools/site.lua | tools/translations.lua | \
         *.md | docs/*)
         documents=yes
-        contracts+=(spec/contract/docs_*_spec.lua)
+        contracts+=("${documentation[@]}")
         ;;
     esac
     case $file in

@@ -7,6 +7,7 @@
 #   lint    the checkers            fuzz    the fuzzers
 #   docs    the site                    demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
 #   browser what drives chromium against the live view, for its tests and pictures
+#   databases   PostgreSQL and MariaDB, for the spec of docs/fencing.md
 #   deb     the Debian packages       package the same, and clean systems in which they are installed
 #
 # Asks dpkg once and ends if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it may not, it
@@ -45,6 +46,8 @@ specs=(
     systemd
     chromium
 )
+# Of MariaDB only the programs: the package mariadb-server adds a system user and a service.
+databases=(postgresql mariadb-server-core mariadb-client-core)
 # npm installs the driver. The pictures show Chinese characters.
 drivers=(chromium nodejs npm fonts-wqy-microhei)
 packagers=(debhelper dpkg-dev git lintian)
@@ -70,6 +73,7 @@ packages_for() {
     deb) printf '%s\n' "${build[@]}" "${luas[@]}" "${command[@]}" "${packagers[@]}" ;;
     package) packages_for deb && printf '%s\n' luarocks mmdebstrap ;;
     browser) printf '%s\n' "${drivers[@]}" ;;
+    databases) printf '%s\n' "${databases[@]}" ;;
     *) echo "tools/setup.sh: no such purpose: $1" >&2 && return 2 ;;
     esac
 }

@@ -94,6 +94,8 @@ describe("make check #once", function()
         ["spec/campaign/programs/curator.lua"] = { "spec/campaign/run --size full" },
         ["spec/programs/sorter.lua"] = { "--tags=real spec/behaviour/multi_order_spec.lua" },
         ["spec/foreign/contender.go"] = { "spec/contract/foreign_spec.lua" },
+        ["spec/support/databases.lua"] = { "spec/contract/docs_fencing_spec.lua" },
+        ["docs/fencing.md"] = { "spec/contract/docs_fencing_spec.lua", "spec/behaviour/token_spec.lua", "docs_code_spec.lua" },
         ["spec/support/nginx.lua"] = { "--lua luajit --tags=nginx", "openresty_faults_spec.lua" },
         ["examples/bank.lua"] = { "--filter='the example bank ' spec/contract/examples_spec.lua" },
         ["examples/common.lua"] = { "tools/specs.sh real --lua lua5.4 spec/contract/examples_spec.lua" },
@@ -120,6 +122,10 @@ describe("make check #once", function()
             end
         end)
     end
+
+    it("starts databases for the page with SQL only", function()
+        assert.is_false(has(plan("docs/faq.md"), "docs_fencing_spec.lua"))
+    end)
 
     it("does not touch the results of make test", function()
         local output, status = shell([[

@@ -132,7 +132,9 @@ describe("The SQL of docs/fencing.md #once #long", function()
             end)
 
             teardown(function()
-                server:stop()
+                if server then
+                    server:stop()
+                end
             end)
 
             --- Returns a session, in which the statements are prepared: "numbers", "text" and "reading".

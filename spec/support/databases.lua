@@ -86,7 +86,9 @@ function databases.start(kind)
     local self = setmetatable({ kind = assert(KINDS[kind]) }, Server)
     self.bin = self.kind.bin()
     self.directory = files.make_directory()
-    local words = { "setsid", "sh", "-c", "cd \"$1\" && bin=$2\n" .. self.kind.server, "sh", self.directory, self.bin }
+    -- Shells ignore SIGQUIT in what they start in the background.
+    local words = { "setsid", "env", "--default-signal=QUIT", "sh", "-c", "cd \"$1\" && bin=$2\n" .. self.kind.server, "sh",
+        self.directory, self.bin }
     if cluster.run { "id", "-u" } == "0" then
         local _, status = cluster.run { "chown", "nobody:nogroup", self.directory }
         assert(status == 0)
@@ -94,7 +96,8 @@ function databases.start(kind)
             table.insert(words, index, word)
         end
     end
-    local pipe = assert(io.popen(([[ (
+    -- A session of its own, so that the clean-up also happens if the process group of the specs is killed.
+    local watch = ([[
         LD_PRELOAD= %s >%s/log 2>&1 </dev/null &
         child=$!
         echo $child
@@ -102,8 +105,8 @@ function databases.start(kind)
         while kill -0 %d && kill -0 $child; do sleep 0.5; done
         kill -%s -$child
         wait $child
-        rm -rf %s
-    ) & ]]):format(cluster.command_line(words), self.directory, cluster.process_id(), self.kind.stop, self.directory)))
+        rm -rf %s]]):format(cluster.command_line(words), self.directory, cluster.process_id(), self.kind.stop, self.directory)
+    local pipe = assert(io.popen("setsid sh -c " .. cluster.quote(watch) .. " &"))
     self.pid = tonumber(pipe:read("*l"))
     pipe:close()
     eventually(function()

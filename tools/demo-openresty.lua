@@ -20,7 +20,7 @@ local function show(results)
     local format = "%-22s %10s %12s %9s %9s %8s %8s %10s %10s"
     print(format:format("", "stock left", "lucky buyers", "oversold", "answered", "seconds", "req/s", "median ms", "99% ms"))
     for index, result in ipairs(results) do
-        print(format:format(ROUNDS[index].title, result.stock, result.lucky, result.lucky + result.stock - seckill.STOCK,
+        print(format:format(ROUNDS[index].title, result.stock, result.lucky, result.lucky - seckill.STOCK,
             result.answered, ("%.2f"):format(result.seconds), ("%.0f"):format(seckill.REQUESTS / result.seconds),
             result.median, result.p99))
     end

@@ -127,7 +127,7 @@ local function show(results)
     local format = "%-18s %10s %12s %9s %8s %8s %15s %12s"
     print(format:format("", "stock left", "lucky buyers", "oversold", "seconds", "locks/s", "median wait ms", "99% wait ms"))
     for _, r in ipairs(results) do
-        print(format:format(r.round.title, r.stock, r.lucky, r.lucky - STOCK + r.stock, ("%.2f"):format(r.seconds),
+        print(format:format(r.round.title, r.stock, r.lucky, r.lucky - STOCK, ("%.2f"):format(r.seconds),
             r.locks and ("%.0f"):format(r.locks) or "-", ("%.2f"):format(r.median), ("%.2f"):format(r.p99)))
     end
 end

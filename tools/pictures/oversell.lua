@@ -15,7 +15,7 @@ local WORDS = {
             v2 = { "a lock in each process", "It excludes requests of its own process only." },
             v3 = { "zklock", "One request of all services has the lock at a time." }
         },
-        orders = "{sold} sold", over = "{over} too many", right = "each piece once",
+        orders = "{sold} sold", over = "{over} oversold", right = "each piece once",
         source = "A recorded run of make demo-openresty"
     },
     zh = {

@@ -28,7 +28,7 @@ end
 describe("nginx's blocks #nginx", function()
     after_each(fixture.clean)
 
-    it("of the README answer what the function returns, or the code", function()
+    it("of the README answer what the function returns, or a failure with its code", function()
         local block, path = block_of("README.md", "nginx"), fixture.path()
         local found
         block, found = block:gsub("/locks/stock", path)
@@ -43,7 +43,7 @@ describe("nginx's blocks #nginx", function()
         assert.truthy(body:find("^sold with %d+%-%d+$"), body)
         assert(fixture.client():mutex(path):acquire(20))
         status, body = server:get("/buy?seconds=0.1")
-        assert.same({ 200, "timeout" }, { status, body })
+        assert.same({ 503, "timeout" }, { status, body })
         inside.nobody_complained(server)
     end)
 

@@ -39,7 +39,7 @@ describe("docs/loops.md", function()
             files.write(path, page.code)
             local output, status = cluster.run({
                 "timeout", "-s", "KILL", "60", "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4", "LUA_PATH=" .. package.path,
-                "LUA_CPATH=" .. package.cpath, "ZOOKEEPER=" .. fixture.servers(), program.interpreter(), path
+                "LUA_CPATH=" .. package.cpath, "ZKLOCK_SERVERS=" .. fixture.servers(), program.interpreter(), path
             })
             os.remove(path)
             assert(status == 0, output)

@@ -28,7 +28,7 @@ describe("docs/security.md", function()
         local password = files.make_directory() .. "/password"
         files.write(password, SECRET .. "\n")
         local environment = { os = setmetatable({ getenv = function(name)
-            return ({ ZOOKEEPER = fixture.servers(), LOCK_PASSWORD_FILE = password })[name]
+            return ({ ZKLOCK_SERVERS = fixture.servers(), LOCK_PASSWORD_FILE = password })[name]
         end }, { __index = os }) }
         environment.expect = documentation.expect
         setmetatable(environment, { __index = _G })

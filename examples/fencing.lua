@@ -14,18 +14,18 @@ local redis = require "redis"
 local socket = require "socket"
 local zklock = require "zklock"
 
--- Writes KEYS[1] unless a client with a later grant has written before. Returns 1 if it did, else 0.
+-- Writes KEYS[1] unless a client with a later grant has written before. KEYS[2] has the greatest token. Returns 1 if it did, else 0.
 local GUARDED_SET = [[
-    local newest = redis.call("get", KEYS[1] .. ":token")
+    local newest = redis.call("get", KEYS[2])
     if newest and newest > ARGV[2] then return 0 end
-    redis.call("set", KEYS[1] .. ":token", ARGV[2])
+    redis.call("set", KEYS[2], ARGV[2])
     redis.call("set", KEYS[1], ARGV[1])
     return 1 ]]
 
 -- Writes in both ways. The value belongs to a grant, so its token was read under that grant.
 local function write(store, value, token)
     store:set("unguarded", value)
-    return store:eval(GUARDED_SET, 1, "guarded", value, token) == 1
+    return store:eval(GUARDED_SET, 2, "guarded", "guarded:token", value, token) == 1
 end
 
 local function slow_writer(path, redis_port)

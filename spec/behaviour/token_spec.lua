@@ -104,11 +104,11 @@ describe("A token #once #real", function()
                 local connection = server.connection
                 connection:del("key", "key:token")
                 for _, token in ipairs(list) do
-                    refused = refused + 1 - connection:eval(script, 1, "key", "value of " .. token, token)
+                    refused = refused + 1 - connection:eval(script, 2, "key", "key:token", "value of " .. token, token)
                 end
                 for index = 1, #list - 1 do
                     connection:set("key:token", list[index + 1])
-                    late = late + connection:eval(script, 1, "key", "late", list[index])
+                    late = late + connection:eval(script, 2, "key", "key:token", "late", list[index])
                 end
                 return refused, late
             end

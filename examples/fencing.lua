@@ -14,7 +14,7 @@ local redis = require "redis"
 local socket = require "socket"
 local zklock = require "zklock"
 
--- Writes KEYS[1] unless a client with a later grant has written before. KEYS[2] has the greatest token. Returns 1 if it did, else 0.
+-- Writes KEYS[1] unless a client with a later grant has written before. KEYS[2] is the greatest token. Returns 1, or 0 if refused.
 local GUARDED_SET = [[
     local newest = redis.call("get", KEYS[2])
     if newest and newest > ARGV[2] then return 0 end

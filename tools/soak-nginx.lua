@@ -93,7 +93,7 @@ end
 local function measure(server)
     local state = eventually(function()
         local now = cjson.decode((select(2, server:get("/state"))))
-        return now.waiters == 0 and now.seats == 0 and now, ("%d wait, %d nodes"):format(now.waiters, now.seats)
+        return now.waiters == 0 and now.entries == 0 and now, ("%d wait, %d nodes"):format(now.waiters, now.entries)
     end, PATIENCE, "the worker to be idle")
     local pid = server:workers()[1]
     local file = assert(io.open(("/proc/%d/status"):format(pid)))

@@ -71,7 +71,7 @@ end
 --- Answers with the number of waiters.
 function in_nginx.waiting()
     local stats = client():stats()
-    ngx.say(stats.claims - stats.grants - stats.refusals)
+    ngx.say(stats.acquisitions - stats.grants - stats.refusals)
 end
 
 -- Wake-up --------------------------------------------------------------------------------------------------------------

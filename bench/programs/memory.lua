@@ -66,7 +66,7 @@ local function claim_all(client, kept, settled)
             assert(code == nil or code == "closed", code)
         end)
     end
-    fibers.await("all claims stand", settled, 60)
+    fibers.await("all acquisitions stand", settled, 60)
 end
 
 --- Whether `count` acquisitions of a client wait, and nothing is in flight any more. How many nodes and watches they need together
@@ -78,7 +78,7 @@ local function all_wait(client)
         if stats.requests - stats.heartbeats ~= requests then
             requests, since = stats.requests - stats.heartbeats, core.now()
         end
-        return stats.claims == count and core.now() - since > QUIET
+        return stats.acquisitions == count and core.now() - since > QUIET
     end
 end
 

@@ -79,7 +79,7 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
         zkl_acquisition_free(acquisition);
         return NULL;
     }
-    locks->session->stats.claims++;
+    locks->session->stats.acquisitions++;
     zkl_entry *writer = writer_of(acquisition, request);
     zkl_entry *shared = writer == NULL ? zkl_share_find(acquisition) : NULL;
     if (shared == NULL) {

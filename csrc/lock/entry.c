@@ -80,7 +80,7 @@ static zkl_entry *new_entry(zkl_queue *queue, const zkl_kind *kind, uint64_t ser
     entry->serial = serial;
     TAILQ_INSERT_TAIL(&locks->entries, entry, all);
     TAILQ_INSERT_TAIL(&entry->queue->entries, entry, in_queue);
-    locks->session->stats.seats++;
+    locks->session->stats.entries++;
     return entry;
 }
 
@@ -377,7 +377,7 @@ static void unlink_entry(zkl_entry *entry)
     entry->spec = NULL;
     TAILQ_REMOVE(&entry->locks->entries, entry, all);
     TAILQ_REMOVE(&entry->queue->entries, entry, in_queue);
-    entry->locks->session->stats.seats--;
+    entry->locks->session->stats.entries--;
 }
 
 static void free_entry(zkl_entry *entry)

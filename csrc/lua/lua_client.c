@@ -266,7 +266,7 @@ static int client_stats(lua_State *L)
     set_count(L, "requests", stats.requests);
     set_count(L, "heartbeats", stats.heartbeats);
     set_count(L, "notifications", stats.notifications);
-    set_count(L, "claims", stats.claims);
+    set_count(L, "acquisitions", stats.acquisitions);
     set_count(L, "grants", stats.grants);
     set_count(L, "refusals", stats.refusals);
     set_count(L, "hand_overs", stats.hand_overs);
@@ -274,7 +274,7 @@ static int client_stats(lua_State *L)
     set_count(L, "unknown_outcomes", stats.unknown_outcomes);
     set_count(L, "connections", stats.connections);
     set_count(L, "sessions", stats.sessions);
-    set_count(L, "seats", stats.seats);
+    set_count(L, "entries", stats.entries);
     set_count(L, "watches", stats.watches);
     set_histogram(L, "wait_time", stats.waits, zkl_wait_bounds, ZKL_WAIT_BUCKETS, stats.waited);
     return 1;

@@ -62,7 +62,7 @@ typedef struct {
     /* Requests that only keep lease and session: quorum writes, syncs, probes, verifications of nodes. */
     int64_t heartbeats;
     int64_t notifications; /* watch events received */
-    int64_t claims;        /* acquisitions requested */
+    int64_t acquisitions;  /* acquisitions requested */
     int64_t grants;
     int64_t refusals;         /* Acquisitions that ended without a grant. */
     int64_t hand_overs;       /* Grants that needed no request. */
@@ -70,7 +70,7 @@ typedef struct {
     int64_t unknown_outcomes; /* Writes whose outcome is unknown: creates, deletes, and the program's own. */
     int64_t connections;      /* Connections established. */
     int64_t sessions;         /* Sessions established. */
-    int64_t seats;            /* Entries now: znodes that are wanted, exist, or may exist. */
+    int64_t entries;          /* Entries now: znodes that are wanted, exist, or may exist. */
     int64_t watches;          /* Watches that are armed or being armed now. */
     int64_t waited;           /* Nanoseconds from request to grant, summed over all grants. */
     /* waits[i] counts the grants whose wait was at most zkl_wait_bounds[i], and above zkl_wait_bounds[i - 1]. */

@@ -125,8 +125,8 @@ function Client:on(event, fn)
 end
 
 --- Returns counters since the client was opened, and gauges of the present. They are: requests, heartbeats, notifications,
--- claims, grants, refusals, losses, unknown_outcomes, connections, reconnects (all connections except the first), sessions,
--- seats, watches, group_overflows (locks that were made when there were too many lock groups; see group_stats).
+-- acquisitions, grants, refusals, losses, unknown_outcomes, connections, reconnects (all connections except the first), sessions,
+-- entries, watches, group_overflows (locks that were made when there were too many lock groups; see group_stats).
 -- `memory` is the memory of all clients of the process, in bytes. `wait_time` is a histogram of the seconds from asking for a
 -- lock to its grant: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`. Each bucket counts all
 -- acquisitions that took its `le` seconds or less.
@@ -672,6 +672,7 @@ end
 --     path). After "lost",
 --     "resigned" and "revoked" the candidate campaigns again, when on_elected and on_lost have returned.
 --   * `identity`, `acl` as of Client:mutex
+--   * `metrics` as of Client:mutex; "leader" by default, apart from locks, because candidates wait for as long as another one leads
 --
 -- In nginx call it in init_worker_by_lua*. When a worker exits, its candidates step down with "closed" and the next worker is
 -- elected.
@@ -687,7 +688,8 @@ function Client:leader(path, settings)
     local read, wrong = Leader.read(settings)
     local lock_settings
     if read then -- a schema: the candidate's settings are its own
-        lock_settings, wrong = read_lock(self, path, { identity = read.identity, acl = read.acl }, LOCK_SCHEMA)
+        lock_settings, wrong = read_lock(self, path,
+            { identity = read.identity, acl = read.acl, metrics = read.metrics }, LOCK_SCHEMA)
     end
     if wrong then
         error("client:leader: " .. wrong, 2)

@@ -154,9 +154,11 @@ end
 
 -- Making one -----------------------------------------------------------------------------------------------------------
 
---- The settings of Client:leader, apart from `identity` and `acl`, which the mutex takes.
+--- The settings of Client:leader. The mutex takes the last three. Candidates wait for as long as another one leads, and have a
+-- lock group of their own, so that an alert about locks that nobody gets can leave them out.
 local SCHEMA = {
-    on_elected = { options.callback }, on_lost = { options.callback }, identity = { options.identity }, acl = { options.acl }
+    on_elected = { options.callback }, on_lost = { options.callback },
+    identity = { options.identity }, acl = { options.acl }, metrics = { options.label, "leader" }
 }
 
 --- Checks the settings of Client:leader.

@@ -127,7 +127,7 @@ describe("cluster_mutex", function()
         functions[5] = function()
             loop.until_true(function()
                 local stats = client:stats()
-                return stats.claims - stats.grants == 2 and fixture.has(path, 3) -- its own two wait for the holder's node
+                return stats.acquisitions - stats.grants == 2 and fixture.has(path, 3) -- its own two wait for the holder's node
             end)
             assert.equal(0, ended)
             assert(ahead:release())

@@ -88,12 +88,12 @@ describe("a lock's node", function()
     local function crowd(client, path, order, meanwhile)
         local holder, functions = client:mutex(path, { handoff = 2 }), {}
         assert(holder:acquire(10))
-        local before = client:stats().claims
+        local before = client:stats().acquisitions
         for index = 1, 9 do
             local lock = client:mutex(path, { handoff = 2 })
             functions[index] = function()
                 loop.until_true(function() -- one after the other
-                    return client:stats().claims == before + index - 1
+                    return client:stats().acquisitions == before + index - 1
                 end)
                 if index == 2 then
                     assert(client:exists(path)) -- answered after the list that the first acquisition has caused
@@ -299,7 +299,7 @@ describe("a lock's node", function()
         assert.same({ nil, "timeout", "granted", "cancelled", "granted" }, got)
         assert.equal(3, client:stats().grants)
         assert.same({}, fixture.children(path))
-        assert.equal(0, client:stats().seats)
+        assert.equal(0, client:stats().entries)
     end)
 
     it("is not passed to an acquisition with handoff 0, even if another acquisition was abandoned before", function()

@@ -138,7 +138,7 @@ describe("an error at any instruction of", function()
             assert(tostring(lock):find("free", 1, true), tostring(lock))
         end
         assert(client:flush(20))
-        assert.equal(seats or 0, client:stats().seats)
+        assert.equal(seats or 0, client:stats().entries)
         assert.is_false(seats == nil and client:needs_pump())
         assert(client._attempts[object] == nil, "it is said to be acquired")
     end
@@ -265,7 +265,7 @@ describe("an error at any instruction of", function()
                     end
                     assert(not is_any_held(case.object), "it is held")
                     assert(told:flush(20))
-                    assert.equal(0, told:stats().seats)
+                    assert.equal(0, told:stats().entries)
                     assert.is_false(told:needs_pump())
                 end,
                 run = function(case)
@@ -287,7 +287,7 @@ describe("an error at any instruction of", function()
                 local holder = kind.name == "multi" and client:mutex(path .. "/a") or kind.new(client, path)
                 assert(holder:acquire({ timeout = 20, count = kind.name == "semaphore" and 3 or nil }))
                 assert(client:flush(20))
-                local seats = client:stats().seats
+                local seats = client:stats().entries
                 local object = kind.new(client, path)
                 local interrupted = interrupts.sweep({
                     stride = 3,
@@ -338,7 +338,7 @@ describe("an error at any instruction of", function()
                                 assert(tostring(lock):find("free", 1, true), tostring(lock))
                             end
                             assert(waiting:flush(20))
-                            assert.equal(0, waiting:stats().seats)
+                            assert.equal(0, waiting:stats().entries)
                             assert.is_false(waiting:needs_pump())
                         end,
                         run = function()

@@ -87,7 +87,7 @@ describe("a lock that lingers", function()
         end)
         eventually(function()
             local stats = client:stats()
-            return stats.seats == 0 and stats.watches == 0 and not fixture.is_watched(path)
+            return stats.entries == 0 and stats.watches == 0 and not fixture.is_watched(path)
         end)
     end)
 
@@ -119,7 +119,7 @@ describe("a lock that lingers", function()
         assert(lock:release())
         assert(fixture.observer():delete(node))
         eventually(function()
-            return client:stats().seats == 0
+            return client:stats().entries == 0
         end)
         assert(lock:with_lock(function()
             assert.not_equal(node, lock:node())

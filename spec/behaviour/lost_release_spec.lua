@@ -125,7 +125,7 @@ describe("a release that finds its node deleted", function()
             local ok, message, code = semaphore:release()
             assert.same({ nil, "lost" }, { ok, code })
             assert.truthy(message:find(node, 1, true), message)
-            assert.same({ 1, 0 }, { client:stats().losses, client:stats().seats })
+            assert.same({ 1, 0 }, { client:stats().losses, client:stats().entries })
             assert.same({}, fixture.children(path .. "/leases"))
         end
     end)
@@ -138,7 +138,7 @@ describe("a release that finds its node deleted", function()
         loop.run(function()
             assert(first:acquire(20))
             loop.until_true(function()
-                return client:stats().claims == 2
+                return client:stats().acquisitions == 2
             end)
             answers[1] = { first:release() }
         end, function()
@@ -167,7 +167,7 @@ describe("a release that finds its node deleted", function()
         assert.is_true(lock:release())
         assert(fixture.observer():delete(node))
         fixture.pump_until(client, function()
-            return client:stats().seats == 0
+            return client:stats().entries == 0
         end)
         assert.same({ 0, 0 }, { told, client:stats().losses })
         assert(lock:acquire(20))

@@ -50,7 +50,7 @@ for _, kind in ipairs(kinds) do
             assert(lock:acquire(10))
             assert.is_true(lock:release())
             assert.equal(1, #told)
-            assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+            assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
         end)
 
         it("ends the hold in time although no pump runs and no server answers #asan", function()
@@ -86,7 +86,7 @@ for _, kind in ipairs(kinds) do
                 assert.same({ nil, "lost" }, { held, code }, message)
             end
             assert(client:flush(10))
-            assert.equal(0, client:stats().seats)
+            assert.equal(0, client:stats().entries)
         end)
 
         it("ends all levels of a reentrant hold, counted from the first level #asan", function()

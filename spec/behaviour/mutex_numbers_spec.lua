@@ -120,7 +120,7 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert.same({ nil, "exhausted" }, { ok, code })
         assert.truthy(message:find("another node of '" .. path .. "' has the sequence number 1 too", 1, true), message)
         assert(client:flush(10))
-        assert.equal(0, client:stats().seats)
+        assert.equal(0, client:stats().entries)
     end)
 
     for _, path in ipairs({ "/limit", "/end", "/past" }) do
@@ -132,7 +132,7 @@ describe("near the end of the sequence numbers, a mutex", function()
                 assert.truthy(message:find(path, 1, true), message)
             end
             assert(client:flush(10))
-            assert.equal(0, client:stats().seats)
+            assert.equal(0, client:stats().entries)
             assert.same({}, client:mutex(path):contenders(10))
         end)
     end

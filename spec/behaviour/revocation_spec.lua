@@ -34,7 +34,7 @@ for _, kind in ipairs(kinds) do
             assert.same({ 1, lock }, { #asked[1], asked[1][1] })
             assert(client:flush(10))
             assert.is_false(fixture.is_watched(path))
-            assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+            assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
             assert.is_true(rival:release())
             assert(lock:acquire(10)) -- the earlier request does not concern the next hold
             client:pump()
@@ -165,7 +165,7 @@ for _, kind in ipairs(kinds) do
             assert.is_false(lock:held())
             assert.equal("lost", select(3, lock:release()))
             assert(client:flush(10))
-            assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+            assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
         end)
     end)
 end

@@ -287,7 +287,7 @@ describe("an upgrade", function()
             assert.truthy(message:find(rw:path(), 1, true), message)
             assert.truthy(message:find("read lock", 1, true), message)
         end
-        assert.equal(before.claims, client:stats().claims)
+        assert.equal(before.acquisitions, client:stats().acquisitions)
         assert.equal("deadlock", select(3, rw:with_write(error, 10)))
         assert.is_true(rw.read:held())
         assert.is_true(rw.read:release())

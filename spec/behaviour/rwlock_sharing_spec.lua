@@ -266,7 +266,7 @@ describe("a read/write lock", function()
         assert(client:flush(10))
         assert.equal(1, #fixture.children(rw:path()))
         assert.is_false(fixture.is_watched(rw:path()))
-        assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+        assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
     end)
 
     it("is free again when the client of its readers is closed", function()
@@ -445,7 +445,7 @@ describe("eight clients of a read/write lock with a hundred random operations ea
             for _, client in ipairs(clients) do
                 assert(client:flush(10))
                 local stats = client:stats()
-                assert.same({ 0, 0, 0 }, { stats.seats, stats.watches, stats.losses })
+                assert.same({ 0, 0, 0 }, { stats.entries, stats.watches, stats.losses })
             end
             assert.same({}, fixture.children(path))
         end)

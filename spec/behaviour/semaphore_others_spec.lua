@@ -147,7 +147,7 @@ describe("an ACL on a semaphore", function()
         assert.equal("no_auth", select(3, stranger:available()))
         assert.equal("no_auth", select(3, stranger:contenders()))
         assert(client:flush(10))
-        assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+        assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
         assert.equal(1, #owner:contenders())
         assert.is_true(owner:release())
     end)
@@ -174,7 +174,7 @@ describe("an ACL on a semaphore", function()
                 assert.truthy(message:find(path .. "/" .. case[2], 1, true), message)
                 assert(client:flush(10))
             end
-            assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+            assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
             for _, name in ipairs({ "locks", "leases" }) do
                 assert.equal(0, assert(fixture.observer():exists(path .. "/" .. name)).numChildren)
             end

@@ -268,7 +268,7 @@ describe("a semaphore", function()
         assert(most:acquire({ count = 1000, timeout = 30 }))
         assert.equal(2147483647 - 1000, most:available())
         assert.is_true(most:release())
-        assert.equal(0, client:stats().seats)
+        assert.equal(0, client:stats().entries)
     end)
 
     it("never has more permits taken than there are, whatever its clients do", function()
@@ -301,7 +301,7 @@ describe("a semaphore", function()
                     end
                 end
                 assert(client:flush(20))
-                assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+                assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
             end
         end
         loop.run_all(functions)

@@ -27,7 +27,7 @@ describe("a waiter for permits", function()
         assert.equal(1, #fixture.children(path .. "/leases"))
         assert.equal(0, #fixture.children(path .. "/locks"))
         semaphores.await_no_watches()
-        assert.same({ 0, 0 }, { client:stats().seats, client:stats().watches })
+        assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
         assert.is_true(holder:held())
     end)
 

@@ -101,7 +101,7 @@ describe("the options of locks, which are often the same", function()
                 assert(lock:acquire(10))
                 loop.until_true(function()
                     local stats = client:stats()
-                    return stats.claims - stats.grants - stats.refusals == 1
+                    return stats.acquisitions - stats.grants - stats.refusals == 1
                 end)
                 assert(client:sync(path)) -- a round trip
                 nodes = #fixture.children(path)

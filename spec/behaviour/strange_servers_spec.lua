@@ -32,7 +32,7 @@ describe("when the server throttles requests, locks #once #real", function()
             assert.is_true(locks < 1000, "this server throttles nothing")
         until servers:mntr().zk_throttled_ops > 5
         assert(client:flush(20))
-        assert.equal(0, client:stats().seats)
+        assert.equal(0, client:stats().entries)
         servers:stop()
     end)
 end)

@@ -232,7 +232,7 @@ describe("docs/fencing.md", function()
             if index == 2 then -- from here on, a second node
                 assert(fixture.observer():delete(lock:path() .. "/" .. fixture.children(lock:path())[1]))
                 eventually(function()
-                    return client:stats().seats == 0 -- a heartbeat has noticed
+                    return client:stats().entries == 0 -- a heartbeat has noticed
                 end)
             end
         end

@@ -52,7 +52,7 @@ describe("watches", function()
             return servers:watch_count() == 0, servers:watch_count()
         end)
         assert.equal(0, client:stats().watches)
-        assert.equal(0, client:stats().seats)
+        assert.equal(0, client:stats().entries)
     end)
 
     -- An exists would set a watch for the node's creation, which never comes.

@@ -166,7 +166,7 @@ describe("inside nginx #nginx", function()
             assert.is_nil(output:find("Non-2xx", 1, true), output)
             eventually(function()
                 local _, state = server:get("/state")
-                return state:find('"waiters":0', 1, true) and state:find('"seats":0', 1, true), state
+                return state:find('"waiters":0', 1, true) and state:find('"entries":0', 1, true), state
             end, 30, "the worker to be idle")
             server:reload(60)
         end

@@ -759,7 +759,7 @@ static void check_waiting(const client *of)
         }
     }
     if (said != there)
-        fail("lists", "%d seats of client %d say that they wait in a list, and %d do", (int)said, of->index,
+        fail("lists", "%d entries of client %d say that they wait in a list, and %d do", (int)said, of->index,
              (int)there);
 }
 
@@ -1247,8 +1247,8 @@ void check_quiet(void)
         zkl_stats stats = *zkl_engine_stats(of->engine);
         if (sim_client_watches(i) > 0)
             fail("orphans", "%d watchers are left in the handle of client %d", sim_client_watches(i), i);
-        if ((stats.seats != 0 && !run.unreadable) || stats.watches != 0)
-            fail("orphans", "client %d counts %d seats and %d watches", i, (int)stats.seats, (int)stats.watches);
+        if ((stats.entries != 0 && !run.unreadable) || stats.watches != 0)
+            fail("orphans", "client %d counts %d entries and %d watches", i, (int)stats.entries, (int)stats.watches);
     }
 }
 

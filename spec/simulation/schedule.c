@@ -366,7 +366,7 @@ bool nothing_left(void)
         if (run.clients[i].engine == NULL)
             continue;
         zkl_stats stats = *zkl_engine_stats(run.clients[i].engine);
-        still = (stats.seats == 0 || run.unreadable) && stats.watches == 0 && sim_client_watches(i) == 0;
+        still = (stats.entries == 0 || run.unreadable) && stats.watches == 0 && sim_client_watches(i) == 0;
     }
     return still;
 }

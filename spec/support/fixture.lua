@@ -260,7 +260,7 @@ end
 function fixture.assert_nothing_left(client)
     assert(client:flush(10))
     local stats = client:stats()
-    assert(stats.seats == 0 and stats.watches == 0, ("%d seats, %d watches are left"):format(stats.seats, stats.watches))
+    assert(stats.entries == 0 and stats.watches == 0, ("%d entries, %d watches are left"):format(stats.entries, stats.watches))
 end
 
 --- The UUID in the names of foreign clients' nodes.

@@ -8,7 +8,7 @@ local handoffs = {}
 --- Within the loop: waits until a client has made so many acquisitions, so that they arrive in a known order.
 function handoffs.until_claims(client, count)
     loop.until_true(function()
-        return client:stats().claims >= count
+        return client:stats().acquisitions >= count
     end)
 end
 

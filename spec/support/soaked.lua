@@ -86,7 +86,7 @@ function soaked.state()
         waiters = waiters + 1
     end
     ngx.say(require("cjson").encode {
-        grants = stats.grants, refusals = stats.refusals, seats = stats.seats, memory = stats.memory, waiters = waiters,
+        grants = stats.grants, refusals = stats.refusals, entries = stats.entries, memory = stats.memory, waiters = waiters,
         lua = collectgarbage("count")
     })
 end

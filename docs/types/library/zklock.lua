@@ -152,6 +152,7 @@
 ---@field on_lost? fun(reason: zklock.TermEnd) its term has ended
 ---@field identity? string the candidate's name, for other clients, 1 to 1024 bytes; default: the client's
 ---@field acl? zklock.Acl default: the client's
+---@field metrics? string the lock group in which its waits and terms are measured; default: "leader"
 
 ---@class zklock.ReleaseOptions
 ---@field wait? boolean false returns at once; default: the lock's wait_release
@@ -205,13 +206,13 @@
 ---@field sequence integer
 ---@field holder boolean
 
---- Counters since the client was opened. `seats`, `watches` and `memory` are present values; `memory` is in bytes, of all clients
+--- Counters since the client was opened. `entries`, `watches` and `memory` are present values; `memory` is in bytes, of all clients
 --- of the process.
 ---@class zklock.Stats
 ---@field requests integer
 ---@field heartbeats integer
 ---@field notifications integer
----@field claims integer acquisitions
+---@field acquisitions integer acquisitions that the program has asked for
 ---@field grants integer
 ---@field refusals integer
 ---@field hand_overs integer the part of the grants that needed no request
@@ -219,7 +220,7 @@
 ---@field unknown_outcomes integer
 ---@field connections integer
 ---@field sessions integer
----@field seats integer entries whose nodes exist or may exist now
+---@field entries integer entries whose nodes exist or may exist now
 ---@field watches integer
 ---@field memory integer
 ---@field reconnects integer

@@ -39,7 +39,7 @@ families.LIST = {
 
 --- The counters and gauges of Client:stats: field -> metric.
 local STATS = {
-    claims = "zklock_acquisitions_total",
+    acquisitions = "zklock_acquisitions_total",
     hand_overs = "zklock_hand_overs_total",
     requests = "zklock_requests_total",
     heartbeats = "zklock_heartbeats_total",
@@ -49,7 +49,7 @@ local STATS = {
     reconnects = "zklock_reconnects_total",
     sessions = "zklock_sessions_total",
     group_overflows = "zklock_group_overflows_total",
-    seats = "zklock_entries",
+    entries = "zklock_entries",
     watches = "zklock_watches"
 }
 

@@ -213,7 +213,7 @@ end
 --- Returns figures of this process's client, which nobody else knows; nil if the client has never asked for a lock.
 local function own_json(self)
     local stats = self.client:stats()
-    if not stats or stats.claims == 0 then
+    if not stats or stats.acquisitions == 0 then
         return nil
     end
     local object, count = { leases = {}, held = 0, waiting = 0, losses = 0, handoffs = stats.hand_overs }, 0

@@ -50,6 +50,11 @@ in_chroot() {
     unshare --mount --pid --fork --kill-child -- sh -c '
         directory=$1 && shift &&
             mount -t proc proc "$directory/proc" && mount --rbind /dev "$directory/dev" &&
-            exec chroot "$directory" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LC_ALL=C.UTF-8 \
-                DEBIAN_FRONTEND=noninteractive "$@"' sh "$directory" "$@" </dev/null
+            exec chroot "$directory" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+                HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' sh "$directory" "$@" </dev/null
+}
+
+# luajit_of DIRECTORY: the package of LuaJIT. Some distributions know the name luajit2, and have no such package.
+luajit_of() {
+    if in_chroot "$1" apt-cache policy luajit2 | grep -q 'Candidate: [0-9]'; then echo luajit2; else echo luajit; fi
 }

@@ -42,10 +42,7 @@ install() {
 
 # A system with the interpreters, and the packages in /root.
 prepare() {
-    local luajit=luajit
-    make_chroot "$suite" "$system" || return
-    inside apt-cache show luajit2 >/dev/null 2>&1 && luajit=luajit2
-    install lua5.1 lua5.2 lua5.3 lua5.4 "$luajit" && inside apt-get clean && cp build/deb/*.deb "$system/root" &&
+    make_chroot "$suite" "$system" && install lua5.1 lua5.2 lua5.3 lua5.4 "$(luajit_of "$system")" && inside apt-get clean && cp build/deb/*.deb "$system/root" &&
         cp -r debian/tests "$system/root/tests"
 }
 

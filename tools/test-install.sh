@@ -82,7 +82,7 @@ run_block() {
     # What is not part of the instructions: the interpreters, and argparse and the like for the command of LuaRocks.
     for what; do
         case $what in
-        luajit) found="$found $(in_chroot "$system" sh -c 'apt-cache show luajit2 >/dev/null 2>&1 && echo luajit2 || echo luajit')" ;;
+        luajit) found="$found $(luajit_of "$system")" ;;
         zklock) found="$found lua-argparse lua-dkjson lua-socket" ;;
         *) found="$found lua$what" ;;
         esac

@@ -116,7 +116,8 @@ describe("the site in a browser #once #long", function()
             page:await [[document.querySelector(".md-search-result__link") === null]]
             search(page, case[1])
             page:await(([[[...document.querySelectorAll(".md-search-result__link[href*='%s']%s")].some(
-                (found) => found.textContent.toLowerCase().includes("%s"))]]):format(case[2], case[3] and " mark" or "", case[3] or ""))
+                (found) => found.textContent.toLowerCase().includes("%s"))]]):format(
+                case[2], case[3] and " mark" or "", case[3] or ""))
         end
         page:open(address .. zklock.VERSION .. "/zh/comparison.html")
         page:await [[document.querySelector("[lang=zh-CN] table") !== null]]

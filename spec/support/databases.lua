@@ -118,7 +118,7 @@ end
 
 --- Ends the server. Returns when its files are removed. A second call does nothing.
 function Server:stop()
-    cluster.run { "kill", "-" .. self.kind.stop, "--", "-" .. self.pid }
+    cluster.run { "kill", "-" .. self.kind.stop, "-" .. self.pid }
     eventually(function()
         return not files.exists(self.directory)
     end, nil, "the end of " .. self.bin)

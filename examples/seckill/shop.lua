@@ -68,15 +68,15 @@ end
 -- refused once its successor has read. Redis executes each script in one step, so a worker that is killed leaves nothing half
 -- done.
 local READ = [[
-    local newest = redis.call("get", KEYS[1] .. ":token")
+    local newest = redis.call("get", KEYS[3])
     if newest and newest > ARGV[1] then return false end
-    redis.call("set", KEYS[1] .. ":token", ARGV[1])
+    redis.call("set", KEYS[3], ARGV[1])
     return { redis.call("get", KEYS[1]), redis.call("exists", KEYS[2]) } ]]
 local SELL = [[
-    if redis.call("get", KEYS[1] .. ":token") ~= ARGV[1] then return 0 end
+    if redis.call("get", KEYS[3]) ~= ARGV[1] then return 0 end
     redis.call("set", KEYS[1], ARGV[2])
     redis.call("set", KEYS[2], "sold", "ex", ARGV[3])
-    redis.call("incr", "lucky")
+    redis.call("incr", KEYS[4])
     return 1 ]]
 
 --- How many seconds an order is remembered: longer than any buyer repeats a request.
@@ -85,7 +85,7 @@ local ORDER_TTL = 86400
 local function buy_fenced(lock, order)
     local token, order_key = lock:token() or "", "order:" .. order
     return with_redis(function(stock)
-        local seen = assert(stock:eval(READ, 2, "stock", order_key, token))
+        local seen = assert(stock:eval(READ, 3, "stock", order_key, "stock:token", token))
         assert(type(seen) == "table", "the lock was lost before the stock was read")
         local left, bought = tonumber(seen[1]), seen[2] == 1
         if bought then
@@ -93,7 +93,7 @@ local function buy_fenced(lock, order)
         elseif left <= 0 then
             return "late"
         end
-        assert(assert(stock:eval(SELL, 2, "stock", order_key, token, left - 1, ORDER_TTL)) == 1,
+        assert(assert(stock:eval(SELL, 4, "stock", order_key, "stock:token", "lucky", token, left - 1, ORDER_TTL)) == 1,
             "the lock was lost before the stock was written")
         return "sold"
     end)

@@ -136,6 +136,10 @@ sort_out() {
         ;;
     spec/support/prometheus.lua) contracts+=(spec/contract/openresty_metrics_spec.lua spec/contract/docs_metrics_spec.lua) ;;
     spec/support/databases.lua) contracts+=(spec/contract/docs_fencing_spec.lua) ;;
+    spec/support/daemon.lua)
+        contracts+=(spec/contract/openresty_*_spec.lua spec/contract/docs_metrics_spec.lua spec/contract/docs_fencing_spec.lua
+            spec/contract/security_tls_spec.lua)
+        ;;
     docs/alerts.yml | spec/support/alerts_test.yml) contracts+=(spec/contract/docs_metrics_spec.lua) ;;
     spec/support/*)
         behaviour=yes

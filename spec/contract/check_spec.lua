@@ -94,6 +94,7 @@ describe("make check #once", function()
         ["spec/campaign/programs/curator.lua"] = { "spec/campaign/run --size full" },
         ["spec/programs/sorter.lua"] = { "--tags=real spec/behaviour/multi_order_spec.lua" },
         ["spec/foreign/contender.go"] = { "spec/contract/foreign_spec.lua" },
+        ["spec/support/daemon.lua"] = { "spec/contract/docs_fencing_spec.lua", "--lua luajit --tags=nginx" },
         ["spec/support/databases.lua"] = { "spec/contract/docs_fencing_spec.lua" },
         ["docs/fencing.md"] = { "spec/contract/docs_fencing_spec.lua", "spec/behaviour/token_spec.lua", "docs_code_spec.lua" },
         ["spec/support/nginx.lua"] = { "--lua luajit --tags=nginx", "openresty_faults_spec.lua" },

@@ -24,15 +24,8 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
         local conf = files.read(cluster.root .. "/docs/openresty.md"):match("\n```nginx\n(.-)```")
         -- Only paths and addresses are changed.
         conf = conf:gsub("error_log [^;]*", "error_log @DIRECTORY@/error.log notice"):gsub("worker_processes auto", "%0;\n" ..
-            "daemon off; pid @DIRECTORY@/nginx.pid"):gsub("listen 8080", "listen 127.0.0.1:@PORT@"):gsub("http {", "%0\n" .. [[
-            access_log off;
-            client_body_temp_path @DIRECTORY@/body;
-            proxy_temp_path @DIRECTORY@/proxy;
-            fastcgi_temp_path @DIRECTORY@/fastcgi;
-            uwsgi_temp_path @DIRECTORY@/uwsgi;
-            scgi_temp_path @DIRECTORY@/scgi;
-            lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;;";
-            lua_package_cpath "@BUILD@/?.so;;";]])
+            "daemon off; pid @DIRECTORY@/nginx.pid"):gsub("listen 8080", "listen 127.0.0.1:@PORT@"):gsub("http {",
+            "%0\naccess_log off;\n" .. nginx.PLACES)
         conf = conf:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()):gsub("/locks/stock", fixture.path())
         local template = os.tmpname()
         files.write(template, "@MODULES@" .. conf)

@@ -70,14 +70,7 @@ describe("nginx's blocks #nginx", function()
             { "/tmp/zklock%-trial%.pid", "@DIRECTORY@/nginx.pid" },
             { "error_log stderr", "error_log @DIRECTORY@/error.log" }, { "127%.0%.0%.1:8080", "127.0.0.1:@PORT@" },
             { "env ZKLOCK_SERVERS;", "env ZKLOCK_SERVERS=" .. fixture.servers() .. ";" }, { "ngx%.sleep%(1%)", "ngx.sleep(0.1)" },
-            { "my_locks", fixture.path():sub(2):gsub("/", "-") }, { "access_log off;", [[%0
-                client_body_temp_path @DIRECTORY@/body;
-                proxy_temp_path @DIRECTORY@/proxy;
-                fastcgi_temp_path @DIRECTORY@/fastcgi;
-                uwsgi_temp_path @DIRECTORY@/uwsgi;
-                scgi_temp_path @DIRECTORY@/scgi;
-                lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;;";
-                lua_package_cpath "@BUILD@/?.so;;";]] }
+            { "my_locks", fixture.path():sub(2):gsub("/", "-") }, { "access_log off;", "%0\n" .. nginx.PLACES }
         } do
             local found
             conf, found = conf:gsub(change[1], (change[2]))

@@ -11,6 +11,7 @@
 -- Needs Debian's postgresql or mariadb-server-core and mariadb-client-core: tools/setup.sh databases.
 
 local cluster = require "spec.support.cluster"
+local daemon = require "spec.support.daemon"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local program = require "spec.support.program"
@@ -89,7 +90,7 @@ function databases.start(kind)
     self.bin = self.kind.bin()
     self.directory = files.make_directory()
     -- Shells ignore SIGQUIT in what they start in the background.
-    local words = { "setsid", "env", "--default-signal=QUIT", "sh", "-c", "cd \"$1\" && bin=$2\n" .. self.kind.server, "sh",
+    local words = { "env", "--default-signal=QUIT", "sh", "-c", "cd \"$1\" && bin=$2\n" .. self.kind.server, "sh",
         self.directory, self.bin }
     if cluster.run { "id", "-u" } == "0" then
         local _, status = cluster.run { "chown", "nobody:nogroup", self.directory }
@@ -98,32 +99,17 @@ function databases.start(kind)
             table.insert(words, index, word)
         end
     end
-    -- A session of its own, so that the clean-up also happens if the process group of the specs is killed.
-    local watch = ([[
-        LD_PRELOAD= %s >%s/log 2>&1 </dev/null &
-        child=$!
-        echo $child
-        exec >/dev/null 2>&1
-        while kill -0 %d && kill -0 $child; do sleep 0.5; done
-        kill -%s -$child
-        wait $child
-        rm -rf %s]]):format(cluster.command_line(words), self.directory, cluster.process_id(), self.kind.stop, self.directory)
-    local pipe = assert(io.popen("setsid sh -c " .. cluster.quote(watch) .. " &"))
-    self.pid = tonumber(pipe:read("*l"))
-    pipe:close()
+    self.daemon = daemon.start(words, { directory = self.directory, signal = self.kind.stop })
     eventually(function()
-        local log = files.read(self.directory .. "/log")
+        local log = self.daemon:output()
         return log:find(self.kind.ready, 1, true), log
     end, START_TIMEOUT, kind)
     return self
 end
 
---- Ends the server. Returns when its files are removed. A second call does nothing.
+--- Ends the server and removes its files. A second call does nothing.
 function Server:stop()
-    cluster.run { "kill", "-" .. self.kind.stop, "-" .. self.pid }
-    eventually(function()
-        return not files.exists(self.directory)
-    end, nil, "the end of " .. self.bin)
+    self.daemon:stop()
 end
 
 --- Returns a new session, which lives for four minutes at most. session:stop() ends it.

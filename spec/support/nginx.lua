@@ -9,6 +9,7 @@
 
 local socket = require "socket"
 local cluster = require "spec.support.cluster"
+local daemon = require "spec.support.daemon"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local ports = require "spec.support.ports"
@@ -33,6 +34,16 @@ local INIT = os.getenv("ZKLOCK_NGINX_INIT")
 -- worker exits already, ngx_lua never closes that connection, and nginx complains of it. Only that connection has the number -2.
 local FIRST_TIMER = "assert(ngx.timer.at(0, function() end));"
 
+--- What a complete nginx.conf lacks in its http {} to run here: places of its own, and zklock from this source.
+nginx.PLACES = [[
+    client_body_temp_path @DIRECTORY@/body;
+    proxy_temp_path @DIRECTORY@/proxy;
+    fastcgi_temp_path @DIRECTORY@/fastcgi;
+    uwsgi_temp_path @DIRECTORY@/uwsgi;
+    scgi_temp_path @DIRECTORY@/scgi;
+    lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;@ROOT@/?.lua;;";
+    lua_package_cpath "@BUILD@/?.so;;";]]
+
 local HEAD = [[
 daemon off;
 worker_processes @WORKERS@;
@@ -43,13 +54,8 @@ events { worker_connections 4096; }
 @MAIN@
 http {
     access_log off;
-    client_body_temp_path @DIRECTORY@/body;
-    proxy_temp_path @DIRECTORY@/proxy;
-    fastcgi_temp_path @DIRECTORY@/fastcgi;
-    uwsgi_temp_path @DIRECTORY@/uwsgi;
-    scgi_temp_path @DIRECTORY@/scgi;
-    lua_package_path "@ROOT@/lua/?.lua;@ROOT@/lua/?/init.lua;@ROOT@/?.lua;;";
-    lua_package_cpath "@BUILD@/?.so;;";
+]] .. nginx.PLACES .. [[
+
 @HTTP@
 }
 ]]
@@ -127,25 +133,17 @@ function nginx.start(options)
     return self
 end
 
---- Runs nginx beside a watcher, which ends it when this process has ended in any way.
+--- Runs nginx and waits until it accepts connections.
 function Server:_launch()
-    local environment = ""
+    local words = { "nginx", "-p", self.directory, "-c", self.config }
     if SANITIZER then
-        environment = ("LD_PRELOAD=%s ASAN_OPTIONS=\"$ASAN_OPTIONS:log_path=%s/sanitizer\""):format(SANITIZER, self.directory)
+        local options = ("ASAN_OPTIONS=%s:log_path=%s/sanitizer"):format(os.getenv("ASAN_OPTIONS") or "", self.directory)
+        words = { "env", "LD_PRELOAD=" .. SANITIZER, options, (table.unpack or unpack)(words) }
     end
-    local command = ([[ (
-        %s nginx -p %s -c %s >>%s/output 2>&1 &
-        child=$!
-        echo $child
-        exec >/dev/null 2>&1
-        while kill -0 %d && kill -0 $child; do sleep 0.5; done
-        kill -TERM $child
-    ) & ]]):format(environment, self.directory, self.config, self.directory, cluster.process_id())
-    local pipe = assert(io.popen(command, "r"))
-    self.pid = tonumber(pipe:read("*l"))
-    pipe:close()
+    self.daemon = daemon.start(words, { directory = self.directory, signal = "TERM" })
+    self.pid = self.daemon.pid
     eventually(function()
-        assert(self:is_running(), "nginx does not start: " .. files.read(self.directory .. "/output") .. self:log())
+        assert(self:is_running(), "nginx does not start: " .. self.daemon:output() .. self:log())
         local connection = socket.connect("127.0.0.1", self.port)
         if connection then
             connection:close()
@@ -154,10 +152,9 @@ function Server:_launch()
     end, PATIENCE, "nginx")
 end
 
---- Returns whether nginx runs. A process that has ended and is not yet reaped does not run.
+--- Returns whether nginx runs.
 function Server:is_running()
-    local state = files.read("/proc/" .. self.pid .. "/stat"):match("%) (%a)")
-    return state ~= nil and state ~= "Z"
+    return self.daemon:is_running()
 end
 
 --- Returns the error log so far.
@@ -230,17 +227,9 @@ function Server:stop()
         return
     end
     self.stopped = true
-    cluster.run({ "kill", "-TERM", tostring(self.pid) })
-    local ended = pcall(eventually, function()
-        return not self:is_running()
-    end, 5)
-    if not ended then
-        cluster.run({ "sh", "-c", ("kill -KILL %d $(cat /proc/%d/task/*/children)"):format(self.pid, self.pid) })
-    end
+    self.daemon:finish()
     local reports = self:reports()
-    if not os.getenv("ZKLOCK_KEEP") then
-        cluster.run({ "rm", "-rf", self.directory })
-    end
+    self.daemon:stop()
     if reports ~= "" then
         error(reports, 0)
     end

@@ -8,6 +8,7 @@
 
 local cjson = require "cjson"
 local cluster = require "spec.support.cluster"
+local daemon = require "spec.support.daemon"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local nginx = require "spec.support.nginx"
@@ -43,21 +44,13 @@ function prometheus.start(options)
     local directory = files.make_directory()
     files.write(directory .. "/prometheus.yml", CONFIG:format(table.concat(options.targets, '", "')))
     files.write(directory .. "/rules.yml", files.read(options.rules))
-    local self = setmetatable({ directory = directory, port = ports.free() }, Server)
-    local pipe = assert(io.popen(([[ (
-        prometheus --config.file=%s/prometheus.yml --storage.tsdb.path=%s/data --web.listen-address=127.0.0.1:%d \
-            --log.level=warn >%s/output 2>&1 &
-        child=$!
-        echo $child
-        exec >/dev/null 2>&1
-        while kill -0 %d && kill -0 $child; do sleep 0.5; done
-        kill -KILL $child
-    ) & ]]):format(directory, directory, self.port, directory, cluster.process_id())))
-    self.pid = tonumber(pipe:read("*l"))
-    pipe:close()
+    local self = setmetatable({ port = ports.free() }, Server)
+    self.daemon = daemon.start({ "prometheus", "--config.file=" .. directory .. "/prometheus.yml",
+        "--storage.tsdb.path=" .. directory .. "/data", "--web.listen-address=127.0.0.1:" .. self.port, "--log.level=warn" },
+        { directory = directory })
     eventually(function()
         local ok, status = pcall(nginx.get, self, "/-/ready")
-        return ok and status == 200, files.read(directory .. "/output")
+        return ok and status == 200, self.daemon:output()
     end, 60, "Prometheus")
     return self
 end
@@ -85,8 +78,7 @@ function Server:query(expression)
 end
 
 function Server:stop()
-    cluster.run({ "kill", "-KILL", tostring(self.pid) })
-    cluster.run({ "rm", "-rf", self.directory })
+    self.daemon:stop()
 end
 
 return prometheus

@@ -4,7 +4,7 @@
 --     server.connection:set("key", "value")                           -- redis-lua's
 --     server:stop()
 
-local cluster = require "spec.support.cluster"
+local daemon = require "spec.support.daemon"
 local eventually = require "spec.support.eventually"
 local ports = require "spec.support.ports"
 
@@ -24,29 +24,23 @@ Server.__index = Server
 
 local redis_server = {}
 
---- Starts the process and returns its process id.
+--- Starts the process.
 local function spawn(port, environment)
     local words = { "env" }
     for name, value in pairs(environment or {}) do
         words[#words + 1] = name .. "=" .. value
     end
-    local pipe = assert(io.popen(([[ (
-        %s redis-server --port %d --bind 127.0.0.1 --save '' --appendonly no --maxclients 4000 >/dev/null 2>&1 &
-        child=$!
-        echo $child
-        exec >/dev/null 2>&1
-        while kill -0 %d && kill -0 $child; do sleep 0.5; done
-        kill -KILL $child
-    ) & ]]):format(cluster.command_line(words), port, cluster.process_id())))
-    local pid = tonumber(pipe:read("*l"))
-    pipe:close()
-    return pid
+    for _, word in ipairs { "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+        "--maxclients", "4000" } do
+        words[#words + 1] = word
+    end
+    return daemon.start(words)
 end
 
---- Starts a server and connects to it. Returns a table with port, pid and connection.
+--- Starts a server and connects to it. Returns a table with port and connection.
 function redis_server.start(environment)
     local port = ports.free()
-    local self = setmetatable({ port = port, pid = spawn(port, environment) }, Server)
+    local self = setmetatable({ port = port, daemon = spawn(port, environment) }, Server)
     self.connection = eventually(function()
         local ok, connection = pcall(redis.connect, "127.0.0.1", port)
         return ok and pcall(connection.ping, connection) and connection
@@ -55,7 +49,7 @@ function redis_server.start(environment)
 end
 
 function Server:stop()
-    cluster.run({ "kill", "-KILL", tostring(self.pid) })
+    self.daemon:stop()
 end
 
 return redis_server

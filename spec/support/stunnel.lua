@@ -2,6 +2,7 @@
 
 local certificates = require "spec.support.certificates"
 local cluster = require "spec.support.cluster"
+local daemon = require "spec.support.daemon"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local ports = require "spec.support.ports"
@@ -32,25 +33,15 @@ end
 --- Runs one tunnel from a free port of this machine to an address, until :stop() or the end of this process. `lines` are the lines
 -- of its service. `port` is given if a client must find the tunnel again.
 function stunnel.start(address, lines, port)
-    local self = setmetatable({ directory = files.make_directory(), port = port or ports.free() }, Tunnel)
+    local self, directory = setmetatable({ port = port or ports.free() }, Tunnel), files.make_directory()
     self.address = "127.0.0.1:" .. self.port
-    local configuration = { "foreground = yes", "pid =", "debug = info", "syslog = no", "output = " .. self.directory .. "/log",
+    local configuration = { "foreground = yes", "pid =", "debug = info", "syslog = no", "output = " .. directory .. "/log",
         "[zookeeper]", "accept = " .. self.address, "connect = " .. address, "TIMEOUTclose = 0" }
     for _, line in ipairs(lines) do
         configuration[#configuration + 1] = line
     end
-    files.write(self.directory .. "/conf", table.concat(configuration, "\n") .. "\n")
-    local command = ([[ (
-        stunnel4 %s/conf >/dev/null 2>&1 &
-        child=$!
-        echo $child
-        exec >/dev/null 2>&1
-        while kill -0 %d && kill -0 $child; do sleep 0.5; done
-        kill -TERM $child
-    ) & ]]):format(self.directory, cluster.process_id())
-    local pipe = assert(io.popen(command, "r"))
-    self.pid = tonumber(pipe:read("*l"))
-    pipe:close()
+    files.write(directory .. "/conf", table.concat(configuration, "\n") .. "\n")
+    self.daemon = daemon.start({ "stunnel4", directory .. "/conf" }, { directory = directory })
     eventually(function()
         local connection = socket.connect("127.0.0.1", self.port)
         if connection then
@@ -62,19 +53,12 @@ function stunnel.start(address, lines, port)
 end
 
 function Tunnel:log()
-    return files.read(self.directory .. "/log")
+    return files.read(self.daemon.directory .. "/log")
 end
 
 --- Ends the tunnel and every connection through it.
 function Tunnel:stop()
-    if not self.stopped then
-        self.stopped = true
-        cluster.run({ "kill", "-KILL", tostring(self.pid) })
-        eventually(function()
-            return not socket.connect("127.0.0.1", self.port)
-        end)
-        cluster.run({ "rm", "-r", self.directory })
-    end
+    self.daemon:stop()
 end
 
 return stunnel

@@ -5,8 +5,8 @@ local report = require "report"
 local targets = require "targets"
 
 return function(settings)
-    local clients, claims = settings.quick and 20 or 100, settings.quick and 200 or 1000
-    report.title("Memory: bytes each, of %d clients, of %d acquisitions of one client", clients, claims)
+    local clients, acquisitions = settings.quick and 20 or 100, settings.quick and 200 or 1000
+    report.title("Memory: bytes each, of %d clients, of %d acquisitions of one client", clients, acquisitions)
     local rows = { { "", "zklock's C", "Lua", "resident, C client included", "threads", "fds" } }
     local function add(text, mode, count)
         local its = lib.run { "lua5.4", settings.bench .. "/programs/memory.lua", settings.servers, mode, count }
@@ -17,8 +17,8 @@ return function(settings)
         return its
     end
     add("a client, connected", "clients", clients)
-    targets.note("memory", { add("a waiting acquisition, all on one path", "one-path", claims).c })
-    add("a waiting acquisition, each on its own path", "many-paths", claims)
-    add("a granted acquisition, each on its own path", "granted", claims)
+    targets.note("memory", { add("a waiting acquisition, all on one path", "one-path", acquisitions).c })
+    add("a waiting acquisition, each on its own path", "many-paths", acquisitions)
+    add("a granted acquisition, each on its own path", "granted", acquisitions)
     report.columns(rows)
 end

@@ -58,7 +58,7 @@ local function path_of(index)
 end
 
 --- Acquires `count` locks, or begins to wait for them, and keeps them until the process ends.
-local function claim_all(client, kept, settled)
+local function acquire_all(client, kept, settled)
     for index = 1, count do
         kept[index] = client:mutex(path_of(index))
         fibers.start(function()
@@ -98,12 +98,12 @@ local function measure()
         assert(kept.held:acquire())
     elseif mode == "many-paths" then
         kept.held = {}
-        claim_all(holder, kept.held, function()
+        acquire_all(holder, kept.held, function()
             return holder:stats().grants == count
         end)
     end
     local before = now()
-    claim_all(client, kept, mode == "granted" and function()
+    acquire_all(client, kept, mode == "granted" and function()
         return client:stats().grants == count
     end or all_wait(client))
     print_growth(before)

@@ -144,8 +144,8 @@ static void check_pair(const acquisition_record *one, const acquisition_record *
         totals.excused_overlaps++;
         return;
     }
-    fail("exclusion", "claim %d of client %d (%s) and claim %d of client %d (%s) both hold %s", other->number,
-         other->client, other->node, one->number, one->client, one->node, run.paths[one->path]);
+    fail("exclusion", "acquisition %d of client %d (%s) and acquisition %d of client %d (%s) both hold %s",
+         other->number, other->client, other->node, one->number, one->client, one->node, run.paths[one->path]);
 }
 
 static node_record *find_node(const char *path);
@@ -163,8 +163,8 @@ static void check_foreigners(const acquisition_record *record)
         if (excused(record) || record->misled || (node != NULL && node->revived))
             totals.excused_overlaps++;
         else
-            fail("exclusion", "claim %d of client %d (%s) holds %s, and so does the foreigner's %s", record->number,
-                 record->client, record->node, run.paths[record->path], who->node);
+            fail("exclusion", "acquisition %d of client %d (%s) holds %s, and so does the foreigner's %s",
+                 record->number, record->client, record->node, run.paths[record->path], who->node);
     }
 }
 
@@ -523,7 +523,7 @@ static void check_told(const client *of, const acquisition_record *record)
         since = of->unheard_until;
     if (of->state == ZKL_STATE_CONNECTED && of->paused_until < sim_now() && sim_now() > since + HEARS_WITHIN &&
         sim_exists(record->node))
-        fail("revoked", "claim %d of client %d was asked to let go and has not heard of it", record->number,
+        fail("revoked", "acquisition %d of client %d was asked to let go and has not heard of it", record->number,
              record->client);
 }
 
@@ -576,7 +576,7 @@ static void check_fairness(const acquisition_record *record, node_record *node)
         int64_t told_from = each->made_at > node->lingered_since ? each->made_at : node->lingered_since;
         if (each->client != node->client && told_from + (listed ? 0 : HEARS_WITHIN) < first &&
             stands_behind(each, node) && !may_not_be_told(node, each))
-            fail("fairness", "%s waits, and %d claims of client %d were handed %s, the latest is %d", each->path,
+            fail("fairness", "%s waits, and %d acquisitions of client %d were handed %s, the latest is %d", each->path,
                  (int)run.handoff + 1, record->client, node->path, record->number);
     }
 }
@@ -597,7 +597,7 @@ static void check_shared(acquisition_record *record, node_record *node)
     totals.shared++;
     if (record->mode == ZKL_MODE_PERMITS) {
         if (record->handoff == 0)
-            fail("fairness", "claim %d of client %d was handed permits and wanted its own", record->number,
+            fail("fairness", "acquisition %d of client %d was handed permits and wanted its own", record->number,
                  record->client);
     } else if (node->idle_since != 0 && (node->idle_since < sim_now() || record->asked_at == sim_now()) &&
                !reader_with_readers(record, node)) {
@@ -606,15 +606,15 @@ static void check_shared(acquisition_record *record, node_record *node)
             node->lingered_since = node->idle_since;
         node->lingered = true;
     } else if (record->handoff == 0) {
-        fail("fairness", "claim %d of client %d wanted a node of its own and was handed %s", record->number,
+        fail("fairness", "acquisition %d of client %d wanted a node of its own and was handed %s", record->number,
              record->client, node->path);
     }
     if (node->told)
-        fail("revoked", "claim %d of client %d was handed %s, which others had asked for", record->number,
+        fail("revoked", "acquisition %d of client %d was handed %s, which others had asked for", record->number,
              record->client, node->path);
     if (node->lost)
-        fail("handed", "claim %d of client %d was handed %s, which was not released", record->number, record->client,
-             node->path);
+        fail("handed", "acquisition %d of client %d was handed %s, which was not released", record->number,
+             record->client, node->path);
 }
 
 /* Checks permits that were handed over from another acquisition. */
@@ -623,7 +623,7 @@ static void check_inherited(const acquisition_record *record)
     int64_t handed_over = strtol(record->token + ZKL_TOKEN_NUMBER_DIGITS + 1, NULL, 10);
     totals.inherited += handed_over > 0;
     if (handed_over > record->handoff)
-        fail("fairness", "claim %d of client %d was handed permits that had been handed over %d times before",
+        fail("fairness", "acquisition %d of client %d was handed permits that had been handed over %d times before",
              record->number, record->client, (int)handed_over - 1);
 }
 
@@ -634,7 +634,7 @@ static void note_node_granted(acquisition_record *record)
         node_record *node = record->held[i];
         assert(node != NULL && "only nodes that are known are held");
         if (strcmp(node->identity, record->identity) != 0)
-            fail("handed", "claim %d of client %d, by %s, was granted by %s, which says %s", record->number,
+            fail("handed", "acquisition %d of client %d, by %s, was granted by %s, which says %s", record->number,
                  record->client, record->identity, node->path, node->identity);
         bool turn = begins_turn(record, node);
         node->grants++;
@@ -710,9 +710,9 @@ void check_no_requests(const client *of, const char *what, int64_t before, int64
 static void check_hold(const client *of, const acquisition_record *record)
 {
     if (record->hold_until <= of->last_read)
-        fail("hold", "claim %d of client %d is still granted after its max_hold", record->number, record->client);
+        fail("hold", "acquisition %d of client %d is still granted after its max_hold", record->number, record->client);
     if (record->hold_until < of->poll.wake_at && of->poll.wake_at != ZKL_NEVER)
-        fail("hold", "client %d will not wake up for the max_hold of claim %d", record->client, record->number);
+        fail("hold", "client %d will not wake up for the max_hold of acquisition %d", record->client, record->number);
 }
 
 /* No client has more of these requests in flight than allowed, except for one request of each question. */
@@ -754,8 +754,8 @@ static void check_waiting(const client *of)
         {
             there++;
             if (entry->wait_list != list)
-                fail("lists", "a seat of client %d is in list %d, and says that it is in list %d", of->index, (int)list,
-                     (int)entry->wait_list);
+                fail("lists", "an entry of client %d is in list %d, and says that it is in list %d", of->index,
+                     (int)list, (int)entry->wait_list);
         }
     }
     if (said != there)
@@ -775,7 +775,7 @@ void check_after_call(client *of)
         int64_t session = sim_client_session(of->index);
         if (each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED && session != 0 &&
             session != each->session && !is_latch(each->path))
-            fail("owner", "claim %d of client %d is still granted under a session that is over", each->number,
+            fail("owner", "acquisition %d of client %d is still granted under a session that is over", each->number,
                  of->index);
         if (each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED) {
             check_told(of, each);
@@ -873,7 +873,7 @@ static void check_refused_try(const acquisition_record *record, zkl_code code)
     totals.checked_tries++;
     int64_t created = run.clients[record->client].creates[record->path] - record->creates_before;
     if (created != 0)
-        fail("try", "claim %d of client %d was a refused try, yet created %d nodes in %s, which was taken",
+        fail("try", "acquisition %d of client %d was a refused try, yet created %d nodes in %s, which was taken",
              record->number, record->client, (int)created, run.paths[record->path]);
 }
 
@@ -884,13 +884,13 @@ static void check_lost(const acquisition_record *record, zkl_acquisition *acquis
     if (zkl_acquisition_code(acquisition) == ZKL_MAX_HOLD) {
         totals.held_too_long++;
         if (of->last_read < record->hold_until)
-            fail("hold", "claim %d of client %d was lost before its max_hold", record->number, record->client);
+            fail("hold", "acquisition %d of client %d was lost before its max_hold", record->number, record->client);
         return;
     }
     bool lease_over = client_clock(of, sim_now()) >= of->valid_until;
     if (!lease_over && !of->closing && !of->expired && nodes_exist(record) && run.leases && !record->excused)
-        fail("final", "claim %d of client %d was lost (%s) although its lease and its node %s are good", record->number,
-             record->client, zkl_acquisition_message(acquisition), record->node);
+        fail("final", "acquisition %d of client %d was lost (%s) although its lease and its node %s are good",
+             record->number, record->client, zkl_acquisition_message(acquisition), record->node);
 }
 
 /* Checks a release that has found no node to delete. */
@@ -902,7 +902,7 @@ static void check_deleted_externally(const acquisition_record *record)
     totals.deleted_externally++;
     if (!taken)
         fail("final",
-             "claim %d of client %d is said to have been lost before its release, and nobody else has deleted %s",
+             "acquisition %d of client %d is said to have been lost before its release, and nobody else has deleted %s",
              record->number, record->client, record->node);
 }
 
@@ -910,19 +910,19 @@ static void check_deleted_externally(const acquisition_record *record)
 static void check_token(acquisition_record *record)
 {
     if (strlen(record->token) != ZKL_TOKEN_SIZE - 1)
-        fail("token", "claim %d has the token '%s'", record->number, record->token);
+        fail("token", "acquisition %d has the token '%s'", record->number, record->token);
     int64_t grants = strtol(record->token + ZKL_TOKEN_NUMBER_DIGITS + 1, NULL, 10);
     if (grants > zkl_most_grants && record->mode != ZKL_MODE_PERMITS && record->writer == NULL)
-        fail("token", "claim %d of client %d got token %s, by a node for %d grants", record->number, record->client,
-             record->token, (int)zkl_most_grants);
+        fail("token", "acquisition %d of client %d got token %s, by a node for %d grants", record->number,
+             record->client, record->token, (int)zkl_most_grants);
     if (!run.leases || excused(record))
         return;
     for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         bool conflicts = record->mode == ZKL_MODE_PERMITS ? each->count + record->count > record->limit
                                                           : modes_conflict(each->mode, record->mode);
         if (each->comparable && each->path == record->path && conflicts && strcmp(each->token, record->token) >= 0)
-            fail("token", "claim %d of client %d got token %s for %s, after claim %d got %s", record->number,
-                 record->client, record->token, run.paths[record->path], each->number, each->token);
+            fail("token", "acquisition %d of client %d got token %s for %s, after acquisition %d got %s",
+                 record->number, record->client, record->token, run.paths[record->path], each->number, each->token);
     }
     record->comparable = true;
 }
@@ -962,10 +962,11 @@ static void check_granted(acquisition_record *record, zkl_acquisition *acquisiti
     }
     const client *of = &run.clients[record->client];
     if (record->max_hold > 0 && record->hold_until > client_clock(of, sim_now()) + record->max_hold)
-        fail("hold", "claim %d of client %d may hold for longer than its max_hold", record->number, record->client);
+        fail("hold", "acquisition %d of client %d may hold for longer than its max_hold", record->number,
+             record->client);
     if (sim_list_lacks(record->node))
-        fail("listed", "claim %d of client %d was granted by a list that does not contain its node %s", record->number,
-             record->client, record->node);
+        fail("listed", "acquisition %d of client %d was granted by a list that does not contain its node %s",
+             record->number, record->client, record->node);
     if (client_clock(of, sim_now()) >= of->valid_until)
         return; /* the thread slept meanwhile, so the grant was void from the start */
     node_record *node = record->held_count > 0 ? record->held[0] : NULL;
@@ -999,7 +1000,7 @@ static void note_revocations(acquisition_record *record, const zkl_acquisition *
         record->held[i]->told = true;
     }
     if (!record->revocable || !asked)
-        fail("revoked", "claim %d of client %d heard that it was asked to let go, and was not", record->number,
+        fail("revoked", "acquisition %d of client %d heard that it was asked to let go, and was not", record->number,
              record->client);
 }
 
@@ -1011,14 +1012,14 @@ void check_acquisition_changed(acquisition_record *record, zkl_acquisition *acqu
     const char *node = zkl_acquisition_node(acquisition);
     if (node != NULL)
         server_path_of(node, record->node, sizeof(record->node));
-    sim_trace("client %d: claim %d on %s is %s%s%s %s", record->client, record->number, run.paths[record->path],
+    sim_trace("client %d: acquisition %d on %s is %s%s%s %s", record->client, record->number, run.paths[record->path],
               zkl_acquisition_phase_name(phase), settled ? ", settled" : "", node != NULL ? "," : "",
               node != NULL ? node : "");
     run.clients[record->client].disturbed_at = sim_now();
     if (record->settled && !settled)
-        fail("final", "claim %d of client %d was settled and is not any more", record->number, record->client);
+        fail("final", "acquisition %d of client %d was settled and is not any more", record->number, record->client);
     if (settled && (phase == ZKL_ACQUISITION_WAITING || (phase == ZKL_ACQUISITION_GRANTED && !is_latch(record->path))))
-        fail("final", "claim %d of client %d is settled while %s", record->number, record->client,
+        fail("final", "acquisition %d of client %d is settled while %s", record->number, record->client,
              zkl_acquisition_phase_name(phase));
     if (settled && !record->settled && phase == ZKL_ACQUISITION_RELEASED && code == ZKL_LOST)
         check_deleted_externally(record);
@@ -1032,16 +1033,16 @@ void check_acquisition_changed(acquisition_record *record, zkl_acquisition *acqu
         return;
     if (before == ZKL_ACQUISITION_LOST || before == ZKL_ACQUISITION_REFUSED || before == ZKL_ACQUISITION_RELEASED ||
         (before == ZKL_ACQUISITION_GRANTED && phase != ZKL_ACQUISITION_LOST && phase != ZKL_ACQUISITION_RELEASED))
-        fail("final", "claim %d of client %d went from %s to %s", record->number, record->client,
+        fail("final", "acquisition %d of client %d went from %s to %s", record->number, record->client,
              zkl_acquisition_phase_name(before), zkl_acquisition_phase_name(phase));
     if (phase == ZKL_ACQUISITION_RELEASED && !record->ended && !run.clients[record->client].closing)
-        fail("final", "claim %d of client %d was released by nobody", record->number, record->client);
+        fail("final", "acquisition %d of client %d was released by nobody", record->number, record->client);
     if ((phase == ZKL_ACQUISITION_REFUSED || phase == ZKL_ACQUISITION_LOST) &&
         zkl_acquisition_message(acquisition)[0] == '\0')
-        fail("final", "claim %d of client %d ended with %s and without a word", record->number, record->client,
+        fail("final", "acquisition %d of client %d ended with %s and without a word", record->number, record->client,
              zkl_code_name(code));
     if (phase == ZKL_ACQUISITION_REFUSED && !refusal_explained(record, code))
-        fail("final", "claim %d of client %d was refused with %s: %s", record->number, record->client,
+        fail("final", "acquisition %d of client %d was refused with %s: %s", record->number, record->client,
              zkl_code_name(code), zkl_acquisition_message(acquisition));
     if (phase == ZKL_ACQUISITION_REFUSED && is_latch(record->path))
         check_latch_try(record, code);
@@ -1127,8 +1128,8 @@ void check_lease_changed(client *of, int64_t valid_until)
             if (each->client == of->index && each->acquisition != NULL && each->phase == ZKL_ACQUISITION_GRANTED &&
                 each->granted_at < sim_now() && !is_latch(each->path)) /* a latch is granted without a lease */
                 fail("exclusion",
-                     "the lease of client %d lapsed and began anew, claim %d was not reported lost between", of->index,
-                     each->number);
+                     "the lease of client %d lapsed and began anew, acquisition %d was not reported lost between",
+                     of->index, each->number);
         }
     }
     of->valid_until = valid_until;

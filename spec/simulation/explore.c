@@ -482,8 +482,8 @@ static void describe(const choice *what, char *out, size_t size)
         sim_describe(&what->delivery, out, size);
         break;
     case CHOOSE_STEP: {
-        static const char *const names[] = {"nothing",  "claims",  "asks to be a reader",
-                                            "releases", "cancels", "waited"};
+        static const char *const names[] = {"nothing",  "acquires", "asks to be a reader",
+                                            "releases", "cancels",  "waited"};
         snprintf(out, size, "client %d %s (%d)", what->client, names[next_step(what->client)->kind],
                  next_step(what->client)->acquisition);
         break;
@@ -547,7 +547,7 @@ static void finish(void)
         sim_run_until(next < sim_now() + TICK ? next : sim_now() + TICK);
     }
     if (!run.failed && workload_busy(&what, &who))
-        fail("forgotten", "%s (claim %d of client %d, %s) %d ms after the last fault", what,
+        fail("forgotten", "%s (acquisition %d of client %d, %s) %d ms after the last fault", what,
              who != NULL ? who->number : -1, who != NULL ? who->client : -1,
              who != NULL ? zkl_acquisition_phase_name(who->phase) : "",
              (int)((20 * run.timeout + 2 * run.longest_linger) / SIM_MILLISECOND));

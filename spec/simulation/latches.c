@@ -184,16 +184,16 @@ void note_latch_created(const char *server_path)
     }
     if (record->counted && !state_of(path)->replaced && state_of(path)->gone_at >= record->asked_at &&
         record->asked_at > 0)
-        fail("counted", "claim %d of client %d has counted before the latch was deleted, and again by %s",
+        fail("counted", "acquisition %d of client %d has counted before the latch was deleted, and again by %s",
              record->number, record->client, server_path);
     record->counted = true;
     if (times_counted(record) > 1)
-        fail("counted", "claim %d of client %d has counted twice, the second time by %s", record->number,
+        fail("counted", "acquisition %d of client %d has counted twice, the second time by %s", record->number,
              record->client, server_path);
     if (is_open(path))
         state_of(path)->open_at = sim_now();
     else if (!has_gate(path) && !state_of(path)->replaced)
-        fail("gate", "claim %d of client %d has counted by %s, behind a gate that is gone", record->number,
+        fail("gate", "acquisition %d of client %d has counted by %s, behind a gate that is gone", record->number,
              record->client, server_path);
 }
 
@@ -260,13 +260,15 @@ void check_latch_granted(const acquisition_record *record)
 {
     bool open = was_open(record);
     if (record->mode == ZKL_MODE_LATCH && !open)
-        fail("latch", "claim %d of client %d need not wait for %s any more, and %d of %d have counted", record->number,
-             record->client, run.paths[record->path], (int)counted(record->path), (int)count_of(record->path));
+        fail("latch", "acquisition %d of client %d need not wait for %s any more, and %d of %d have counted",
+             record->number, record->client, run.paths[record->path], (int)counted(record->path),
+             (int)count_of(record->path));
     if (record->mode == ZKL_MODE_COUNT && !open && !record->counted)
-        fail("counted", "claim %d of client %d is said to have counted, and has not", record->number, record->client);
+        fail("counted", "acquisition %d of client %d is said to have counted, and has not", record->number,
+             record->client);
     if (count_of(record->path) != record->limit && state_of(record->path)->gone_at < record->asked_at &&
         !may_be_outdated(record))
-        fail("latch", "claim %d of client %d meant a count of %d, and %s has %d", record->number, record->client,
+        fail("latch", "acquisition %d of client %d meant a count of %d, and %s has %d", record->number, record->client,
              (int)record->limit, run.paths[record->path], (int)count_of(record->path));
 }
 
@@ -287,7 +289,7 @@ void check_latch_try(const acquisition_record *record, zkl_code code)
     totals.refused_tries++;
     totals.checked_tries += record->open_when_asked;
     if (record->open_when_asked && is_open(record->path))
-        fail("latch", "claim %d of client %d found %s not open, which it was", record->number, record->client,
+        fail("latch", "acquisition %d of client %d found %s not open, which it was", record->number, record->client,
              run.paths[record->path]);
 }
 

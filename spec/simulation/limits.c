@@ -33,7 +33,7 @@ void check_limit(int path)
         held += run.foreigners[i].path == path && foreigner_holds(&run.foreigners[i]);
     int32_t limit = limit_of(path, smallest);
     if (held > limit)
-        fail("limit", "%d of %d permits of %s are held, the latest by claim %d of client %d (%s)", (int)held,
+        fail("limit", "%d of %d permits of %s are held, the latest by acquisition %d of client %d (%s)", (int)held,
              (int)limit, run.paths[path], latest->number, latest->client, latest->node);
 }
 
@@ -41,8 +41,8 @@ void check_permits_granted(const acquisition_record *record)
 {
     int32_t written = written_limit(record->path);
     if (written > 0 && written != record->limit && nodes_exist(record) && !excused(record))
-        fail("limit", "claim %d of client %d asked for %d permits in all and was granted, %s is for %d", record->number,
-             record->client, (int)record->limit, run.paths[record->path], (int)written);
+        fail("limit", "acquisition %d of client %d asked for %d permits in all and was granted, %s is for %d",
+             record->number, record->client, (int)record->limit, run.paths[record->path], (int)written);
 }
 
 void note_limit_change(const char *server_path)

@@ -193,7 +193,7 @@ static void end_scene(void)
  */
 static void directory_made_without_room(bool trace)
 {
-    begin_scene("a directory is made for a claim that finds no room", 2, trace);
+    begin_scene("a directory is made for an acquisition that finds no room", 2, trace);
     zkl_most_in_flight = 2;
     zkl_most_watched_bytes = 100;
     snprintf(run.paths[0], sizeof(run.paths[0]), "/l");

@@ -392,7 +392,7 @@ static void drain(void)
         step_until(sim_now() + run.timeout / 8);
     }
     if (!run.failed && workload_busy(&what, &who))
-        fail("forgotten", "%s (claim %d of client %d, %s%s) %d s after the last fault", what,
+        fail("forgotten", "%s (acquisition %d of client %d, %s%s) %d s after the last fault", what,
              who != NULL ? who->number : -1, who != NULL ? who->client : -1,
              who != NULL ? zkl_acquisition_phase_name(who->phase) : "", who != NULL && who->ended ? ", ended" : "",
              (int)((60 * run.timeout + 20 * SIM_SECOND) / SIM_SECOND));

@@ -67,19 +67,19 @@ static void print_totals(double seconds)
            " without a poll, %.1f s, %.0f schedules/s\n",
            totals.schedules, totals.steps, totals.turns, totals.read_on, seconds,
            seconds > 0 ? (double)totals.schedules / seconds : 0);
-    printf("claims %" PRId64 " (%" PRId64 " tries), grants %" PRId64 " (%" PRId64 " contended), losses %" PRId64
+    printf("acquisitions %" PRId64 " (%" PRId64 " tries), grants %" PRId64 " (%" PRId64 " contended), losses %" PRId64
            " and %" PRId64 " found at a release, refused tries %" PRId64 " (%" PRId64
            " proved to write nothing), cancelled %" PRId64 "\n",
            totals.acquisitions, totals.tries, totals.grants, totals.contended_grants, totals.losses,
            totals.deleted_externally, totals.refused_tries, totals.checked_tries, totals.cancelled);
     printf("mutex %" PRId64 "/%" PRId64 ", read %" PRId64 "/%" PRId64 ", write %" PRId64 "/%" PRId64
-           ", permits %" PRId64 "/%" PRId64 " (grants/claims), downgrades %" PRId64 "/%" PRId64 ", sets %" PRId64
+           ", permits %" PRId64 "/%" PRId64 " (grants/acquisitions), downgrades %" PRId64 "/%" PRId64 ", sets %" PRId64
            "/%" PRId64 ", mismatches %" PRId64 ", held too long %" PRId64 ", asked to let go %" PRId64 "/%" PRId64 "\n",
            totals.grants_by_mode[0], totals.modes[0], totals.grants_by_mode[1], totals.modes[1],
            totals.grants_by_mode[2], totals.modes[2], totals.grants_by_mode[3], totals.modes[3], totals.handed_over,
            totals.downgrades, totals.whole_sets, totals.sets, totals.mismatches, totals.held_too_long, totals.told,
            totals.asked_to_let_go);
-    printf("waits for latches %" PRId64 "/%" PRId64 ", count-downs %" PRId64 "/%" PRId64 " (grants/claims)\n",
+    printf("waits for latches %" PRId64 "/%" PRId64 ", count-downs %" PRId64 "/%" PRId64 " (grants/acquisitions)\n",
            totals.grants_by_mode[ZKL_MODE_LATCH], totals.modes[ZKL_MODE_LATCH], totals.grants_by_mode[ZKL_MODE_COUNT],
            totals.modes[ZKL_MODE_COUNT]);
     printf("by a node that was there %" PRId64 ", by one that lingered %" PRId64 ", by permits that were there %" PRId64
@@ -212,7 +212,7 @@ static int run_memory(const arguments *args)
         }
     }
     printf("%" PRId64 " schedules with %" PRId64 " allocations; refused for want of memory %" PRId64
-           " claims, in %" PRId64 " runs\n",
+           " acquisitions, in %" PRId64 " runs\n",
            args->count, most, totals.refused_for_memory, passed + failed);
     print_totals(wall_clock() - started);
     return finish(passed, failed);

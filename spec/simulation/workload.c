@@ -76,7 +76,7 @@ static void refused_for_memory(acquisition_record *record)
 {
     if (!run.short_of_memory || record->phase != ZKL_ACQUISITION_WAITING || record->acquisition != NULL)
         abort();
-    sim_trace("client %d: no memory for claim %d", record->client, record->number);
+    sim_trace("client %d: no memory for acquisition %d", record->client, record->number);
     totals.refused_for_memory++;
     record->phase = ZKL_ACQUISITION_REFUSED;
     record->settled = record->ended = true;
@@ -101,8 +101,8 @@ void submit_acquisition(acquisition_record *record)
                                        .optimistic = record->optimistic,
                                        .try_only = record->try_only};
     static const char *const names[] = {"mutex", "read", "write", "permits", "latch", "count-down"};
-    sim_trace("client %d: claim %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number, lock.path,
-              names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
+    sim_trace("client %d: acquisition %d on %s, %s%s, %d of %d, max_hold %lld ms%s%s", of->index, record->number,
+              lock.path, names[record->mode], record->writer != NULL ? " beside its writer" : "", (int)record->count,
               (int)record->limit, (long long)(record->max_hold / SIM_MILLISECOND),
               record->revocable ? ", revocable" : "", record->try_only ? ", a try" : "");
     totals.acquisitions++;
@@ -234,7 +234,7 @@ static void make_acquisitions(client *of)
 static void forget(acquisition_record *record)
 {
     client *of = &run.clients[record->client];
-    sim_trace("client %d: forgets claim %d", of->index, record->number);
+    sim_trace("client %d: forgets acquisition %d", of->index, record->number);
     record->ended = true;
     begin_call(of);
     record->end_code = ZKL_CANCELLED;
@@ -272,7 +272,7 @@ void end_acquisition(acquisition_record *record)
         return;
     }
     bool waiting = record->phase == ZKL_ACQUISITION_WAITING;
-    sim_trace("client %d: ends claim %d", of->index, record->number);
+    sim_trace("client %d: ends acquisition %d", of->index, record->number);
     record->ended = true;
     record->end_code = waiting ? ZKL_CANCELLED : ZKL_OK;
     totals.cancelled += waiting;
@@ -598,15 +598,15 @@ bool workload_busy(const char **what, const acquisition_record **who)
             continue;
         *who = each;
         if (each->phase == ZKL_ACQUISITION_WAITING) {
-            *what = each->try_only ? "a try was not answered" : "a claim still waits";
+            *what = each->try_only ? "a try was not answered" : "an acquisition still waits";
             return true;
         }
         if (each->phase == ZKL_ACQUISITION_GRANTED) {
-            *what = "a claim still holds";
+            *what = "an acquisition still holds";
             return true;
         }
         if (!each->settled && !run.unreadable) {
-            *what = "a claim that is over has not settled";
+            *what = "an acquisition that is over has not settled";
             return true;
         }
     }

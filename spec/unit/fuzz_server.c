@@ -205,7 +205,7 @@ static void acquisition_changed(void *context, zkl_acquisition *acquisition)
     zkl_acquisition_phase phase = zkl_acquisition_get_phase(acquisition);
     bool settled = zkl_acquisition_settled(acquisition);
     bool final = who->phase != ZKL_ACQUISITION_WAITING && who->phase != ZKL_ACQUISITION_GRANTED;
-    hold(!final || phase == who->phase, "the end of a claim is its end", zkl_acquisition_path(acquisition));
+    hold(!final || phase == who->phase, "the end of an acquisition is its end", zkl_acquisition_path(acquisition));
     hold(!who->settled || settled, "settled is settled", zkl_acquisition_path(acquisition));
     (void)zkl_acquisition_message(acquisition);
     (void)zkl_acquisition_blocker(acquisition);
@@ -468,7 +468,7 @@ static void finish(void)
         const holder *who = &holders[i];
         hold(who->acquisition == NULL ||
                  (who->phase != ZKL_ACQUISITION_WAITING && who->phase != ZKL_ACQUISITION_GRANTED),
-             "every claim ends with its client", "");
+             "every acquisition ends with its client", "");
     }
     for (int i = 0; i < MOST_OPERATIONS; i++) {
         hold(jobs[i].operation == NULL || jobs[i].answers == 1, "every operation is answered", "");

@@ -182,65 +182,102 @@ static bool ours(const zkl_locks *locks, const char *name)
     return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, locks->uuid_stem, ZKL_UUID_STEM_LENGTH) == 0;
 }
 
+/* Returns the serial number at the end of the uuid in the name of a node of ours. */
+static uint64_t serial_in(const char *name)
+{
+    return strtoull(name + 3 + ZKL_UUID_STEM_LENGTH, NULL, 16);
+}
+
 /*
  * Reports a node of this client that no entry knows, a stray. Its create was executed after it had been given up, or
  * the servers have forgotten its deletion. A stray exists as long as our session, and no other client may remove it. So
  * it gets an entry, which repeats the delete until the node is gone: a waiter behind the stray does not list again, and
  * that waiter may be ours. Returns false when memory is short.
  */
-static bool check_stray(zkl_queue *queue, const char *name)
+static bool report_stray(zkl_queue *queue, const char *name)
 {
-    uint64_t serial = strtoull(name + 3 + ZKL_UUID_STEM_LENGTH, NULL, 16);
-    const zkl_entry *other;
-    TAILQ_FOREACH(other, &queue->entries, in_queue)
-    {
-        if (other->serial == serial) {
-            return true;
-        }
-    }
     zkl_session_log(queue->locks->session, ZOO_LOG_LEVEL_WARN,
                     "deleting '%s/%s', left by a create or a delete whose outcome the servers lost",
                     queue->directory.path, name);
-    return queue->locks->queue_listener->stray_found(queue, name, serial);
+    return queue->locks->queue_listener->stray_found(queue, name, serial_in(name));
+}
+
+/* The serial numbers of a queue's entries: a hash table with open addressing. They begin with 1; 0 is an empty slot. */
+typedef struct {
+    uint64_t *slots;
+    uint64_t mask; /* the number of slots, a power of two, less 1 */
+} serial_set;
+
+/* Returns the slot of a serial number, or, if the set does not have it, the empty slot for it. */
+static uint64_t *slot_in(const serial_set *set, uint64_t serial)
+{
+    uint64_t at = serial & set->mask; /* most of them follow each other */
+    while (set->slots[at] != 0 && set->slots[at] != serial) {
+        at = (at + 1) & set->mask;
+    }
+    return &set->slots[at];
+}
+
+/* Returns the set; its slots are NULL when memory is short. The caller frees them. */
+static serial_set serials_of(const zkl_queue *queue)
+{
+    uint64_t count = 0, size = 2;
+    const zkl_entry *entry;
+    TAILQ_FOREACH(entry, &queue->entries, in_queue)
+    {
+        count++;
+    }
+    while (size < 2 * count) {
+        size *= 2;
+    }
+    serial_set set = {.slots = zkl_alloc(size * sizeof *set.slots), .mask = size - 1};
+    if (set.slots != NULL) {
+        TAILQ_FOREACH(entry, &queue->entries, in_queue)
+        {
+            *slot_in(&set, entry->serial) = entry->serial;
+        }
+    }
+    return set;
 }
 
 /*
  * Removes strays anywhere in the queue. The contender right behind a stray is usually another client, which cannot
- * remove it, and our entry is further back.
+ * remove it, and our entry is further back. A comparison of the numbers of nodes and of entries is not enough: the node
+ * of an entry may be gone, and the entry may end without another list.
  */
 bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names)
 {
-    int32_t more = 0;
     queue->cleaned_at = queue->locks->session->now;
-    for (int32_t i = 0; i < names->count; i++) {
-        more += ours(queue->locks, names->data[i]);
+    if (ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
+        return true;
     }
-    const zkl_entry *other;
-    TAILQ_FOREACH(other, &queue->entries, in_queue)
-    {
-        more -=
-            other->state != ZKL_ENTRY_PARKED && other->state != ZKL_ENTRY_LOOKING && other->state != ZKL_ENTRY_LEAVING;
+    serial_set known = serials_of(queue);
+    if (known.slots == NULL) {
+        return false;
     }
-    /*
-     * Usually the list shows no more nodes of ours than our entries account for, so thousands of names need not be
-     * compared. An entry whose node was deleted externally counts until a heartbeat reports that; it then lists the
-     * queue again. An entry that is leaving does not count: its node may be gone already, and it would not list the
-     * queue again.
-     */
     bool all = true;
-    for (int32_t i = 0; more > 0 && i < names->count && !ZKL_BROKEN(ZKL_BREAK_STRAYS); i++) {
-        if (ours(queue->locks, names->data[i])) {
-            all = check_stray(queue, names->data[i]) && all;
+    for (int32_t i = 0; i < names->count; i++) {
+        if (ours(queue->locks, names->data[i]) && *slot_in(&known, serial_in(names->data[i])) == 0) {
+            all = report_stray(queue, names->data[i]) && all;
         }
     }
+    zkl_free(known.slots);
     return all;
 }
 
 void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name)
 {
-    if (ours(queue->locks, name) && !ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
-        (void)check_stray(queue, name);
+    if (!ours(queue->locks, name) || ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
+        return;
     }
+    const zkl_entry *entry;
+    TAILQ_FOREACH(entry, &queue->entries, in_queue)
+    {
+        if (entry->serial == serial_in(name)) {
+            return;
+        }
+    }
+    (void)report_stray(queue, name);
 }
 
 bool zkl_queue_may_have_strays(const zkl_queue *queue)

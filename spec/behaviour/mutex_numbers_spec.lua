@@ -100,6 +100,20 @@ describe("near the end of the sequence numbers, a mutex", function()
         assert.is_false(observer:exists(stray) and true or false)
     end)
 
+    -- Found by a simulated restore. The node of a holder counted although it was gone. The stray was hidden in that number, and the
+    -- holder, when it had heard of its loss, did not list the queue.
+    it("deletes a stray also while it holds by a node that was deleted", function()
+        local client, observer, path = fixture.client(), fixture.observer(), fixture.directory()
+        local first, second = client:mutex(path), client:mutex(path, { handoff = 0 })
+        assert(first:acquire(10))
+        local stray = add_stray(first)
+        fixture.join(path, "_c_" .. fixture.UUID .. "-lock-")
+        assert(observer:delete(first:node()))
+        assert.equal("timeout", select(3, second:acquire(10)))
+        assert.is_false(first:held())
+        assert.is_false(observer:exists(stray) and true or false)
+    end)
+
     it("deletes a stray also by a try that fails because of it", function()
         local _, lock, stray = with_stray()
         assert.equal("timeout", (select(3, lock:try_acquire())))

@@ -72,10 +72,10 @@ local function await_leader(candidates, seconds)
     return found
 end
 
-local function three(path)
+local function three(path, options)
     local list = {}
     for _, name in ipairs { "anna", "bert", "carl" } do
-        list[#list + 1] = new_candidate(name, path)
+        list[#list + 1] = new_candidate(name, path, options)
     end
     return list
 end
@@ -131,7 +131,7 @@ describe("leadership", function()
     end)
 
     it("passes on by resign, in the order of the queue, and tokens grow", function()
-        local all = three(fixture.path())
+        local all = three(fixture.path(), { session_timeout = 30 }) -- no session ends, which would change the order
         local order, token = {}, ""
         for turn = 1, 7 do
             local leader = await_leader(all)

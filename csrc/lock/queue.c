@@ -202,17 +202,17 @@ static bool report_stray(zkl_queue *queue, const char *name)
     return queue->locks->queue_listener->stray_found(queue, name, serial_in(name));
 }
 
-/* The serial numbers of a queue's entries: a hash table with open addressing. They begin with 1; 0 is an empty slot. */
+/* The serial numbers of a queue's entries: a hash table with open addressing. */
 typedef struct {
-    uint64_t *slots;
-    uint64_t mask; /* the number of slots, a power of two, less 1 */
+    uint64_t *slots; /* each has a serial number and 1; 0: it is empty */
+    uint64_t mask;   /* the number of slots, a power of two, less 1 */
 } serial_set;
 
 /* Returns the slot of a serial number, or, if the set does not have it, the empty slot for it. */
 static uint64_t *slot_in(const serial_set *set, uint64_t serial)
 {
-    uint64_t at = serial & set->mask; /* most of them follow each other */
-    while (set->slots[at] != 0 && set->slots[at] != serial) {
+    uint64_t at = (serial * 0x9e3779b97f4a7c15U >> 32) & set->mask;
+    while (set->slots[at] != 0 && set->slots[at] != serial + 1) {
         at = (at + 1) & set->mask;
     }
     return &set->slots[at];
@@ -234,7 +234,7 @@ static serial_set serials_of(const zkl_queue *queue)
     if (set.slots != NULL) {
         TAILQ_FOREACH(entry, &queue->entries, in_queue)
         {
-            *slot_in(&set, entry->serial) = entry->serial;
+            *slot_in(&set, entry->serial) = entry->serial + 1;
         }
     }
     return set;
@@ -247,14 +247,15 @@ static serial_set serials_of(const zkl_queue *queue)
  */
 bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names)
 {
-    queue->cleaned_at = queue->locks->session->now;
     if (ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
+        queue->cleaned_at = queue->locks->session->now;
         return true;
     }
     serial_set known = serials_of(queue);
     if (known.slots == NULL) {
         return false;
     }
+    queue->cleaned_at = queue->locks->session->now;
     bool all = true;
     for (int32_t i = 0; i < names->count; i++) {
         if (ours(queue->locks, names->data[i]) && *slot_in(&known, serial_in(names->data[i])) == 0) {

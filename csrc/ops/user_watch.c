@@ -34,6 +34,7 @@ struct zkl_user_watch {
     bool children; /* constant: on the node's children, else on the node itself */
     bool flying;   /* the reply to its removal is still to come, even if the watch is not REMOVING any more */
     bool cleaning; /* counted in the session's `cleaning` */
+    bool counted;  /* counted among the watches of the session: not once it has fired, or could not be set */
 };
 
 static int64_t bytes_of(const zkl_operations *operations, const char *path)
@@ -44,6 +45,18 @@ static int64_t bytes_of(const zkl_operations *operations, const char *path)
 bool zkl_user_watch_fits(const zkl_operations *operations, const char *path)
 {
     return operations->session->watches.watched_bytes + bytes_of(operations, path) <= ZKL_MAX_WATCHED_BYTES;
+}
+
+/* A watch that has fired counts no more, although an operation may point to it for long: until garbage is collected. */
+static void set_counted(zkl_user_watch *watch, bool counted)
+{
+    if (watch->counted != counted) {
+        zkl_session *session = watch->operations->session;
+        watch->counted = counted;
+        session->lease.program_watches += counted ? 1 : -1;
+        session->watches.watched_bytes += (counted ? 1 : -1) * bytes_of(watch->operations, watch->path);
+        session->stats.watches += counted ? 1 : -1;
+    }
 }
 
 zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path, bool children,
@@ -64,9 +77,7 @@ zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path,
     watch->interest = ZKL_INTEREST_AWAITED;
     watch->state = ZKL_WATCH_IDLE;
     LIST_INSERT_HEAD(&operations->watches, watch, all);
-    operations->session->lease.program_watches++;
-    operations->session->watches.watched_bytes += bytes_of(operations, path);
-    operations->session->stats.watches++;
+    set_counted(watch, true);
     return watch;
 }
 
@@ -91,10 +102,8 @@ static void free_if_unused(zkl_user_watch *watch)
         return;
     }
     set_cleaning(watch, false);
+    set_counted(watch, false);
     LIST_REMOVE(watch, all);
-    watch->operations->session->lease.program_watches--;
-    watch->operations->session->watches.watched_bytes -= bytes_of(watch->operations, watch->path);
-    watch->operations->session->stats.watches--;
     zkl_free(watch->path);
     zkl_free(watch);
 }
@@ -188,12 +197,14 @@ static void disarm(zkl_user_watch *watch)
 void zkl_user_watch_arming(zkl_user_watch *watch)
 {
     watch->state = ZKL_WATCH_ARMING;
+    set_counted(watch, true);
 }
 
 /* Events can come only after this call. */
 void zkl_user_watch_armed(zkl_user_watch *watch, bool armed)
 {
     watch->state = armed ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
+    set_counted(watch, armed);
 }
 
 void zkl_user_watch_leave(zkl_user_watch *watch)
@@ -221,6 +232,7 @@ void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *pa
     }
     watch->operations->session->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
+    set_counted(watch, false);
     tell(watch, event, ZKL_OK);
     free_if_unused(watch);
 }
@@ -254,6 +266,7 @@ void zkl_user_watches_closed(zkl_operations *operations)
     for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
         next = LIST_NEXT(watch, all);
         watch->state = ZKL_WATCH_IDLE;
+        set_counted(watch, false);
         free_if_unused(watch);
     }
 }

@@ -163,7 +163,8 @@ describe("no process of a command is alive when another contender gets the lock"
             for _, round in ipairs(rounds) do
                 local guardian = cluster.run({ "pgrep", "-x", "-P", tostring(round.wrapper.pid), "zklock-guardian" })
                 if guardian == "" then
-                    return false -- the lock was lost already
+                    assert.equal(120, round.wrapper:finish().status) -- the lock was lost already
+                    return false
                 end
                 assert.truthy(guardian:find "^%d+$", guardian)
                 os.execute("kill -KILL " .. guardian)

@@ -34,7 +34,7 @@ local INIT = os.getenv("ZKLOCK_NGINX_INIT")
 -- worker exits already, ngx_lua never closes that connection, and nginx complains of it. Only that connection has the number -2.
 local FIRST_TIMER = "assert(ngx.timer.at(0, function() end));"
 
---- What a complete nginx.conf lacks in its http {} to run here: places of its own, and zklock from this source.
+--- Lines for http {} that a complete nginx.conf needs to run here: where it writes its files, and where it finds zklock.
 nginx.PLACES = [[
     client_body_temp_path @DIRECTORY@/body;
     proxy_temp_path @DIRECTORY@/proxy;

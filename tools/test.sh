@@ -144,7 +144,8 @@ suites_contract() {
 
 # Specs tagged #once test servers, tools and other clients more than Lua.
 suites_real() {
-    suite "real servers: Lua 5.4" busted 5400 'env ZKLOCK_TURNS=600 tools/specs.sh real'
+    suite "real servers: all contracts, Lua 5.4" busted 5400 'env ZKLOCK_TURNS=600 tools/specs.sh real spec/contract spec/campaign'
+    suite "real servers: Lua 5.4" busted 5400 'tools/specs.sh real spec/behaviour'
     suite "real servers: Lua 5.1" busted 5400 'tools/specs.sh real --lua lua5.1 --exclude-tags=once'
     suite "real servers: Lua 5.2" busted 5400 'tools/specs.sh real --lua lua5.2 --exclude-tags=once'
     suite "real servers: Lua 5.3" busted 5400 'tools/specs.sh real --lua lua5.3 --exclude-tags=once'

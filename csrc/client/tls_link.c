@@ -654,18 +654,27 @@ void zkl_tls_link_closing(zkl_tls_link *link)
     }
 }
 
+/* OPEN. The C client has closed its socket. Returns how many bytes were taken; link->events says what the rest waits for. */
+static int64_t send_rest(zkl_tls_link *link)
+{
+    link->left = TURN;
+    link->events = POLLIN;
+    return move_up(link);
+}
+
 void zkl_tls_link_closed(zkl_tls_link *link)
 {
     if (link->state != ZKL_TLS_LINK_OPEN) {
         return;
     }
     int64_t until = zkl_clock() + GOODBYE_WITHIN;
-    bool answered = move_up(link) == 0 && link->up.length == 0; /* it has not asked for anything */
+    bool answered = send_rest(link) == 0 && link->up.length == 0; /* it has not asked for anything */
     while (link->state == ZKL_TLS_LINK_OPEN && !answered && zkl_clock() < until) {
-        struct pollfd server = {.fd = link->fd, .events = link->up.length > 0 ? POLLOUT : POLLIN};
+        /* To write, OpenSSL may have to read first: another handshake. */
+        struct pollfd server = {.fd = link->fd, .events = (link->events & POLLOUT) != 0 ? POLLOUT : POLLIN};
         poll(&server, 1, zkl_poll_timeout(until, zkl_clock()));
         answered = link->up.length == 0 && server.revents != 0;
-        zkl_tls_link_flush(link);
+        send_rest(link);
     }
     if (link->state == ZKL_TLS_LINK_OPEN) {
         end_connection(link);

@@ -22,7 +22,7 @@ describe("a release of a multi", function()
     it("releases the others if one was lost, and names the lost one #valgrind #asan", function()
         for which = 1, 3 do
             local paths = multis.three_paths()
-            local client = fixture.steady_client({ session_timeout = 8 })
+            local client = fixture.steady_client()
             local all, locks = multis.of(client, paths)
             assert(all:acquire(10))
             fixture.observer():delete(locks[which]:node())

@@ -287,23 +287,33 @@ static zkl_bio_method *shared_method(const zkl_tls_library *tls)
 
 /* --- failures ------------------------------------------------------------------------------------------------------ */
 
+/* Returns whether a function of OpenSSL with this error waits for the socket: it is to be called again after link->events. */
+static bool waits(zkl_tls_link *link, int error)
+{
+    switch (error) {
+    case ZKL_SSL_ERROR_WANT_WRITE:
+        link->events |= POLLOUT;
+        return true;
+    case ZKL_SSL_ERROR_WANT_READ:
+        return true;
+    default:
+        link->fatal = error != ZKL_SSL_ERROR_ZERO_RETURN;
+        return false;
+    }
+}
+
 /*
- * Handles the result of a function of OpenSSL that did not succeed. Returns true if it is to be called again when `events` have
- * happened, which it adds to link->events. Otherwise the link is BROKEN.
+ * Handles the result of a function of OpenSSL that did not succeed. Returns true if it is to be called again after link->events.
+ * Otherwise the link is BROKEN.
  */
 static bool may_go_on(zkl_tls_link *link, int result)
 {
     bool open = link->state == ZKL_TLS_LINK_OPEN;
     int error = link->settings.library->SSL_get_error(link->ssl, result);
-    if (error == ZKL_SSL_ERROR_WANT_READ) {
-        return true;
-    }
-    if (error == ZKL_SSL_ERROR_WANT_WRITE) {
-        link->events |= POLLOUT;
+    if (waits(link, error)) {
         return true;
     }
     const char *server = server_text(link);
-    link->fatal = error != ZKL_SSL_ERROR_ZERO_RETURN;
     if (!open && (link->eof || link->error != 0)) {
         fail(link, ZKL_TLS_FAILED,
              "'%s' closed the connection during the TLS handshake; use the server's secureClientPort, and see its log",
@@ -654,12 +664,31 @@ void zkl_tls_link_closing(zkl_tls_link *link)
     }
 }
 
-/* OPEN. The C client has closed its socket. Returns how many bytes were taken; link->events says what the rest waits for. */
+/*
+ * OPEN. Reads what the server has sent, for which there is no reader any more. OpenSSL may need it before it can write: another
+ * handshake, https://github.com/openssl/openssl/issues/25676. And a socket that is closed with bytes unread drops what it has not sent.
+ */
+static void discard_down(zkl_tls_link *link)
+{
+    const zkl_tls_library *library = link->settings.library;
+    int count;
+    do {
+        library->ERR_clear_error();
+        count = library->SSL_read(link->ssl, link->down.bytes, sizeof link->down.bytes);
+    } while (count > 0);
+    link->down.length = 0;
+    if (!waits(link, library->SSL_get_error(link->ssl, count))) {
+        end_connection(link);
+    }
+}
+
+/* OPEN. The C client has closed its socket. Returns how many bytes were taken; link->events says what the rest waits for, if OPEN. */
 static int64_t send_rest(zkl_tls_link *link)
 {
     link->left = TURN;
     link->events = POLLIN;
-    return move_up(link);
+    discard_down(link);
+    return link->state == ZKL_TLS_LINK_OPEN ? move_up(link) : 0;
 }
 
 void zkl_tls_link_closed(zkl_tls_link *link)
@@ -668,12 +697,11 @@ void zkl_tls_link_closed(zkl_tls_link *link)
         return;
     }
     int64_t until = zkl_clock() + GOODBYE_WITHIN;
-    bool answered = send_rest(link) == 0 && link->up.length == 0; /* it has not asked for anything */
-    while (link->state == ZKL_TLS_LINK_OPEN && !answered && zkl_clock() < until) {
-        /* To write, OpenSSL may have to read first: another handshake. */
-        struct pollfd server = {.fd = link->fd, .events = (link->events & POLLOUT) != 0 ? POLLOUT : POLLIN};
+    bool asked = link->up.length > 0;
+    asked = send_rest(link) > 0 || asked;
+    while (link->state == ZKL_TLS_LINK_OPEN && asked && zkl_clock() < until) {
+        struct pollfd server = {.fd = link->fd, .events = link->events};
         poll(&server, 1, zkl_poll_timeout(until, zkl_clock()));
-        answered = link->up.length == 0 && server.revents != 0;
         send_rest(link);
     }
     if (link->state == ZKL_TLS_LINK_OPEN) {

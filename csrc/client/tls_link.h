@@ -73,8 +73,8 @@ bool zkl_tls_link_process(zkl_tls_link *link, short revents);
 /*
  * Call them before and after zookeeper_close. It waits until its socket is readable, so that the server has read the request that
  * closes the session. But nothing can come through the link meanwhile. So the first function lets the C client read the end of the
- * stream at once. The second one sends the request, and waits for the server's answer for 1.5 s at most, as the C client does. I/O
- * thread.
+ * stream at once. The second one sends the request, and waits until the server closes the connection, which it does after its answer;
+ * for 1.5 s at most, as the C client does. I/O thread.
  */
 void zkl_tls_link_closing(zkl_tls_link *link);
 void zkl_tls_link_closed(zkl_tls_link *link);

@@ -26,7 +26,7 @@
 #define SESSION_TIMEOUT_MS 4000
 #define MOST_ACTIONS 200
 #define MOST_OF_A_TURN 32768
-#define MOST_POLLS 1000
+#define MOST_POLLS 1000 /* at one instant of the clock */
 
 /* Turns of the end, in which the server tells the truth: many session timeouts. */
 #define LAST_TURNS 4000

@@ -1,4 +1,4 @@
---- The tables of states in docs/ against the enums in csrc/. Written for Lua 5.4.
+--- The tables of states in docs/ against the enums and the tables of transitions in csrc/. Written for Lua 5.4.
 --
 --   lua5.4 tools/states.lua    fails, and says why, if a table and its enum differ
 --
@@ -9,6 +9,13 @@
 -- Each state of the enum must be in the table, and each name in the table must be a state. A name in the table is a word of capital
 -- letters in backquotes. It stands for the constant without the words with which all constants of the enum begin: `PARKED` for
 -- ZKL_ENTRY_PARKED.
+--
+-- A table of transitions has the columns "from", "event" and "to", and this comment above it:
+--
+--   <!-- transitions: zkl_entry_state -->
+--
+-- A row says that each state of its first column may be followed by each state of its last one. The source has the same as an array
+-- with a line for each state, such as `[ZKL_ENTRY_LOOKING] = TO(PARKED) | TO(GONE),`. Both must have the same transitions.
 
 --- Paths of the files in a folder whose names end like that, sorted.
 local function files(folder, pattern)
@@ -39,7 +46,6 @@ end
 
 --- Adds the enums of a C source: type -> array of its constants, without the words that they have in common.
 local function read_enums(text, enums)
-    text = text:gsub("/%*.-%*/", "")
     for body, name in text:gmatch "typedef%s+enum%s*[%w_]*%s*{([^}]*)}%s*([%w_]+)%s*;" do
         local constants, prefix = {}, nil
         for constant in (body .. ","):gmatch "%s*([%a_][%w_]*)[^,]*," do
@@ -49,7 +55,21 @@ local function read_enums(text, enums)
         for index, constant in ipairs(constants) do
             constants[index] = constant:sub(#prefix + 1)
         end
+        constants.prefix = prefix
         enums[name] = constants
+    end
+end
+
+--- Adds the transitions of a C source: constant -> states that may follow it, without the words that they have in common.
+local function read_transitions(text, transitions)
+    for constant, states in text:gmatch "%[([%u_%d]+)%] = ([^,]-)," do
+        if states:find "^TO%(" or states == "0" then
+            local following = transitions[constant] or {}
+            for state in states:gmatch "TO%(([%u_%d]+)%)" do
+                following[#following + 1] = state
+            end
+            transitions[constant] = following
+        end
     end
 end
 
@@ -80,17 +100,60 @@ local function check_table(page, enum, constants, rows)
     end
 end
 
+--- The names of states in a cell.
+local function names_in(cell)
+    local names = {}
+    for name in cell:gmatch "`(%u[%u%d_]*)`" do
+        names[#names + 1] = name
+    end
+    return names
+end
+
+--- Compares the lines of a table of transitions with those of the source.
+local function check_transitions(page, enum, constants, rows, transitions)
+    check_table(page, enum, constants, rows)
+    local described, coded = {}, {}
+    for _, row in ipairs(rows) do
+        local from, to = row:match "^|([^|]*)|.*|([^|]*)|$"
+        for _, state in ipairs(names_in(from or "")) do
+            for _, following in ipairs(names_in(to)) do
+                described[state .. " to " .. following] = true
+            end
+        end
+    end
+    for _, state in ipairs(constants) do
+        for _, following in ipairs(transitions[constants.prefix .. state] or {}) do
+            coded[state .. " to " .. following] = true
+        end
+    end
+    for _, state in ipairs(constants) do
+        for _, following in ipairs(constants) do
+            local transition = state .. " to " .. following
+            if coded[transition] and not described[transition] then
+                complain("%s: the table of %s lacks the transition from %s", page, enum, transition)
+            elseif described[transition] and not coded[transition] then
+                complain("%s: %s has no transition from %s", page, enum, transition)
+            end
+        end
+    end
+end
+
 --- Checks the marked tables of a page.
-local function check_page(page, enums)
-    local enum, rows
+local function check_page(page, enums, transitions)
+    local enum, rows, kind
     for line in (read(page) .. "\n\n"):gmatch "([^\n]*)\n" do
-        local marked = line:match "^<!%-%- states: ([%w_]+) %-%->$"
+        local what, marked = line:match "^<!%-%- (%l+): ([%w_]+) %-%->$"
+        marked = (what == "states" or what == "transitions") and marked
         if enum and (marked or not line:find "^|" and (#rows > 0 or line ~= "")) then
-            check_table(page, enum, enums[enum], rows)
+            if kind == "states" then
+                check_table(page, enum, enums[enum], rows)
+            else
+                check_transitions(page, enum, enums[enum], rows, transitions)
+            end
             enum = nil
         end
         if marked then
-            enum, rows = marked, {}
+            enum, rows, kind = marked, {}, what
             if not enums[enum] then
                 complain("%s: there is no enum %s in csrc/", page, enum)
                 enum = nil
@@ -101,11 +164,13 @@ local function check_page(page, enums)
     end
 end
 
-local enums = {}
+local enums, transitions = {}, {}
 for _, path in ipairs(files("csrc", "*.[ch]")) do
-    read_enums(read(path), enums)
+    local text = read(path):gsub("/%*.-%*/", "")
+    read_enums(text, enums)
+    read_transitions(text, transitions)
 end
 for _, page in ipairs(files("docs", "*.md")) do
-    check_page(page, enums)
+    check_page(page, enums, transitions)
 end
 os.exit(problems == 0)

@@ -5,6 +5,7 @@
  *                                 JOINING -> RECOVERING -> QUEUED | PARKED      (the create's reply was lost)
  *                                 QUEUED, CONFIRMING -> PARKED                   (the node was deleted externally)
  *                                 CONFIRMING -> QUEUED                           (a queue entry: a restore put one before it)
+ *                                 GRANTED -> LINGERING -> GRANTED | LEAVING      (released, and kept for the next one)
  *                                 any -> PARKED | GONE                           (the session is over)
  *
  * This file has what all states need: names, lists, watches, requests, and the state itself. The other files have the
@@ -12,7 +13,7 @@
  *
  *   join.c   PARKED, LOOKING, JOINING, RECOVERING: the node is created, or found again
  *   place.c  QUEUED: its place in the queue, and the watch on the node ahead
- *   hold.c   CONFIRMING, GRANTED: from the moment when no node is ahead
+ *   hold.c   CONFIRMING, GRANTED: from the moment when no node is ahead; share.c has LINGERING
  *   lose.c   the node is gone, or must not be used: back to PARKED, or to GONE
  *   leave.c  LEAVING: the node is deleted
  *
@@ -74,7 +75,6 @@ static zkl_entry *new_entry(zkl_queue *queue, const zkl_kind *kind, uint64_t ser
     entry->queue->uses++;
     entry->kind = kind;
     entry->turns = 1;
-    entry->linger_until = ZKL_NEVER;
     TAILQ_INIT(&entry->sharers);
     entry->state = ZKL_ENTRY_PARKED;
     entry->serial = serial;
@@ -223,10 +223,28 @@ void zkl_entry_leave_own_watch(zkl_entry *entry)
 
 /* --- the state ----------------------------------------------------------------------------------------------------- */
 
+/*
+ * The states that may follow each state. docs/design.md has a table with the event of each transition; tools/states.lua compares
+ * that table with this one.
+ */
+#define TO(state) (UINT32_C(1) << ZKL_ENTRY_##state)
+static const uint32_t next_states[] = {
+    [ZKL_ENTRY_PARKED] = TO(LOOKING) | TO(JOINING) | TO(LEAVING) | TO(GONE),
+    [ZKL_ENTRY_LOOKING] = TO(PARKED) | TO(GONE),
+    [ZKL_ENTRY_JOINING] = TO(PARKED) | TO(RECOVERING) | TO(QUEUED) | TO(LEAVING) | TO(GONE),
+    [ZKL_ENTRY_RECOVERING] = TO(PARKED) | TO(QUEUED) | TO(LEAVING) | TO(GONE),
+    [ZKL_ENTRY_QUEUED] = TO(PARKED) | TO(RECOVERING) | TO(CONFIRMING) | TO(LEAVING) | TO(GONE),
+    [ZKL_ENTRY_CONFIRMING] = TO(PARKED) | TO(QUEUED) | TO(GRANTED) | TO(LEAVING) | TO(GONE),
+    [ZKL_ENTRY_GRANTED] = TO(LINGERING) | TO(LEAVING),
+    [ZKL_ENTRY_LINGERING] = TO(GRANTED) | TO(LEAVING),
+    [ZKL_ENTRY_LEAVING] = TO(GONE),
+    [ZKL_ENTRY_GONE] = 0,
+};
+
 static bool has_node(zkl_entry_state state)
 {
     return state == ZKL_ENTRY_QUEUED || state == ZKL_ENTRY_CONFIRMING || state == ZKL_ENTRY_GRANTED ||
-           state == ZKL_ENTRY_LEAVING;
+           state == ZKL_ENTRY_LINGERING || state == ZKL_ENTRY_LEAVING;
 }
 
 void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only)
@@ -243,28 +261,40 @@ void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only)
     }
 }
 
-void zkl_entry_stop_lingering(zkl_entry *entry)
-{
-    if (entry->linger_until != ZKL_NEVER) {
-        TAILQ_REMOVE(&entry->locks->lingering, entry, in_lingering);
-        entry->linger_until = ZKL_NEVER;
-    }
-}
-
-void zkl_entry_move(zkl_entry *entry, zkl_entry_state state)
+static void set_state(zkl_entry *entry, zkl_entry_state state)
 {
     zkl_locks *locks = entry->locks;
     if (entry->kind->weaker != NULL && entry->state == ZKL_ENTRY_GRANTED) {
         zkl_entry_detach_readers(entry, false);
     }
     locks->session->lease.nodes += (int32_t)has_node(state) - (int32_t)has_node(entry->state);
-    if (state != ZKL_ENTRY_GRANTED) {
-        zkl_entry_stop_lingering(entry);
+    if (entry->state == ZKL_ENTRY_LINGERING) {
+        TAILQ_REMOVE(&locks->lingering, entry, in_lingering);
     }
     if (!entry->wanted) {
         locks->session->cleaning += (int32_t)(state != ZKL_ENTRY_GONE) - (int32_t)(entry->state != ZKL_ENTRY_GONE);
     }
     entry->state = state;
+}
+
+void zkl_entry_move(zkl_entry *entry, zkl_entry_state state)
+{
+    /* Under ZKL_BREAK_PAIRING an entry without a node may be granted. */
+    assert(state == entry->state || (next_states[entry->state] >> state & 1) != 0 || ZKL_BROKEN(ZKL_BREAK_PAIRING));
+    set_state(entry, state);
+}
+
+void zkl_entry_linger(zkl_entry *entry, int64_t until)
+{
+    assert(entry->state == ZKL_ENTRY_GRANTED && entry->acquisition == NULL && TAILQ_EMPTY(&entry->sharers));
+    zkl_entry_move(entry, ZKL_ENTRY_LINGERING);
+    entry->linger_until = until;
+    ZKL_INSERT_SORTED(&entry->locks->lingering, zkl_entry_list, entry, linger_until, in_lingering);
+}
+
+bool zkl_entry_is_granted(const zkl_entry *entry)
+{
+    return entry->state == ZKL_ENTRY_GRANTED || entry->state == ZKL_ENTRY_LINGERING;
 }
 
 void zkl_entry_not_wanted(zkl_entry *entry)
@@ -277,7 +307,7 @@ void zkl_entry_not_wanted(zkl_entry *entry)
 
 void zkl_entry_step(zkl_entry *entry)
 {
-    bool sends = entry->state != ZKL_ENTRY_GRANTED && entry->state != ZKL_ENTRY_GONE &&
+    bool sends = !zkl_entry_is_granted(entry) && entry->state != ZKL_ENTRY_GONE &&
                  (entry->state != ZKL_ENTRY_CONFIRMING || !entry->kind->needs_lease);
     if (!sends) {
         return;
@@ -425,7 +455,7 @@ void zkl_entry_destroy(zkl_entry *entry)
         entry->acquisition = NULL;
     }
     zkl_entry_not_wanted(entry);
-    zkl_entry_move(entry, ZKL_ENTRY_GONE);
+    set_state(entry, ZKL_ENTRY_GONE);
     unlink_entry(entry);
     free_entry(entry);
 }

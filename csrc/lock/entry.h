@@ -26,9 +26,10 @@ typedef enum {
     ZKL_ENTRY_RECOVERING, /* The create's outcome is unknown: sync, list, look for the uuid. */
     ZKL_ENTRY_QUEUED,     /* Has a node. Another contender is ahead, or may be. */
     ZKL_ENTRY_CONFIRMING, /* no contender is ahead; waits for a lease to be granted under, or for permits */
-    ZKL_ENTRY_GRANTED,
-    ZKL_ENTRY_LEAVING, /* its node must be deleted */
-    ZKL_ENTRY_GONE     /* nothing of it is left; freed with its last request */
+    ZKL_ENTRY_GRANTED,    /* An acquisition holds by its node. */
+    ZKL_ENTRY_LINGERING,  /* It was granted, and its last acquisition was released: kept for the next one. */
+    ZKL_ENTRY_LEAVING,    /* its node must be deleted */
+    ZKL_ENTRY_GONE        /* nothing of it is left; freed with its last request */
 } zkl_entry_state;
 
 /* The list in which an entry waits to be stepped: it has something to send that may not go out yet. */
@@ -112,7 +113,7 @@ struct zkl_entry {
     zkl_acquisition *acquisition;
     struct zkl_acquisition_list sharers; /* the other acquisitions that share it or wait for it, in their order */
     zkl_lock_spec *spec;                 /* the spec of its node, once it has lingered */
-    int64_t linger_until;                /* in locks->lingering if not ZKL_NEVER */
+    int64_t linger_until;                /* if it is LINGERING: it is in locks->lingering, and leaves at this time */
     zkl_watcher watcher; /* of its predecessor or of a directory; of its own node, for requests to release the lock */
     /* A reader takes the place of this granted writer; NULL if it does not, or once that is not needed any more. */
     zkl_entry *writer;
@@ -164,12 +165,17 @@ extern const zkl_entry_sender zkl_entry_senders[];
 
 /* Sends what the entry's state requires, now or as soon as requests may go out. Idempotent. */
 void zkl_entry_step(zkl_entry *entry);
-/* Sets the state of an entry that exists. No other function does. */
+/*
+ * Sets the state of an entry that exists. Only states of the table in entry.c may follow its present one. An entry that was
+ * LINGERING is taken out of locks->lingering; zkl_entry_linger puts it there.
+ */
 void zkl_entry_move(zkl_entry *entry, zkl_entry_state state);
+/* The entry has no acquisition any more. It is LINGERING from now on, until this time of the session's clock at most. */
+void zkl_entry_linger(zkl_entry *entry, int64_t until);
+/* Returns whether the entry is at the head of its queue and was granted: an acquisition holds by its node, or it lingers. */
+bool zkl_entry_is_granted(const zkl_entry *entry);
 /* No acquisition wants the entry any more. Its node, if it may have one, counts in the session's `cleaning` until it is gone. */
 void zkl_entry_not_wanted(zkl_entry *entry);
-/* Ends the entry's lingering, if it lingers. */
-void zkl_entry_stop_lingering(zkl_entry *entry);
 /*
  * Detaches the readers that were to take the place of this writer: they cannot do so any more. `unsent_only`: only
  * readers whose create was not sent.

@@ -48,6 +48,6 @@ void zkl_entry_revoked(zkl_entry *entry)
         zkl_acquisition_revoked(entry->acquisition);
         zkl_entry_close(entry);
     } else {
-        zkl_entry_leave(entry); /* the entry lingers */
+        zkl_entry_leave(entry); /* LINGERING */
     }
 }

@@ -45,6 +45,7 @@ void zkl_entry_leave(zkl_entry *entry)
         zkl_entry_reserve(entry, false);
         break;
     case ZKL_ENTRY_GRANTED:
+    case ZKL_ENTRY_LINGERING:
         entry->tenure.use = ZKL_USE_LEFT;
         zkl_watch_leave_directory(&entry->watcher);
         __attribute__((fallthrough));

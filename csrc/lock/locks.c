@@ -41,7 +41,7 @@ static const zkl_queue_listener queue_events = {
     .stray_found = zkl_entry_adopt,
 };
 
-/* What each state of an entry sends. LOOKING and JOINING wait for replies. GRANTED and GONE send nothing. */
+/* What each state of an entry sends. LOOKING and JOINING wait for replies. GRANTED, LINGERING and GONE send nothing. */
 const zkl_entry_sender zkl_entry_senders[] = {
     [ZKL_ENTRY_PARKED] = zkl_entry_step_parked,   [ZKL_ENTRY_RECOVERING] = zkl_entry_step_recovering,
     [ZKL_ENTRY_QUEUED] = zkl_entry_step_queued,   [ZKL_ENTRY_CONFIRMING] = zkl_entry_confirm,
@@ -274,8 +274,8 @@ static zkl_item describe_item(const void *item)
         [ZKL_ENTRY_PARKED] = ZKL_ITEM_NONE,     [ZKL_ENTRY_LOOKING] = ZKL_ITEM_NONE,
         [ZKL_ENTRY_JOINING] = ZKL_ITEM_PENDING, [ZKL_ENTRY_RECOVERING] = ZKL_ITEM_PENDING,
         [ZKL_ENTRY_QUEUED] = ZKL_ITEM_PRESENT,  [ZKL_ENTRY_CONFIRMING] = ZKL_ITEM_HELD,
-        [ZKL_ENTRY_GRANTED] = ZKL_ITEM_HELD,    [ZKL_ENTRY_LEAVING] = ZKL_ITEM_NONE,
-        [ZKL_ENTRY_GONE] = ZKL_ITEM_NONE,
+        [ZKL_ENTRY_GRANTED] = ZKL_ITEM_HELD,    [ZKL_ENTRY_LINGERING] = ZKL_ITEM_HELD,
+        [ZKL_ENTRY_LEAVING] = ZKL_ITEM_NONE,    [ZKL_ENTRY_GONE] = ZKL_ITEM_NONE,
     };
     const zkl_entry *entry = item;
     return (zkl_item){
@@ -403,8 +403,8 @@ static zkl_watcher *owner_of(zkl_directory *directory, const char *node)
     zkl_entry *entry;
     TAILQ_FOREACH(entry, &queue_of(directory)->entries, in_queue)
     {
-        bool stands = entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING ||
-                      entry->state == ZKL_ENTRY_GRANTED;
+        bool stands =
+            entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING || zkl_entry_is_granted(entry);
         if (stands && strcmp(entry->node, node) == 0) {
             return &entry->watcher;
         }

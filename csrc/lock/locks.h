@@ -63,7 +63,7 @@ struct zkl_locks {
 
     /* acquisition.c, share.c, contenders.c */
     struct zkl_acquisition_list acquisitions;
-    struct zkl_entry_list lingering;   /* granted entries that serve no acquisition, the first to leave at the head */
+    struct zkl_entry_list lingering;   /* LINGERING entries, the first to leave at the head */
     struct zkl_acquisition_list holds; /* granted acquisitions with a max_hold, the first to end at the head */
     struct zkl_query_list queries;
 };

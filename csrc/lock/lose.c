@@ -73,10 +73,10 @@ static void vanish(zkl_entry *entry, const char *why)
 /* The entry's node was deleted externally. `how` completes the message "somebody ... its node". */
 static void evict(zkl_entry *entry, const char *how)
 {
-    if (ZKL_BROKEN(ZKL_BREAK_EVICTED) && entry->state == ZKL_ENTRY_GRANTED) {
+    if (ZKL_BROKEN(ZKL_BREAK_EVICTED) && zkl_entry_is_granted(entry)) {
         return;
     }
-    if (entry->state == ZKL_ENTRY_GRANTED) {
+    if (zkl_entry_is_granted(entry)) {
         char why[512];
         snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, entry->node);
         vanish(entry, why);
@@ -102,7 +102,7 @@ void zkl_entry_replaced(zkl_entry *entry)
 
 void zkl_entry_session_over(zkl_entry *entry, const char *why)
 {
-    if (entry->state == ZKL_ENTRY_GRANTED) {
+    if (zkl_entry_is_granted(entry)) {
         if (ZKL_BROKEN(ZKL_BREAK_OWNER)) {
             return;
         }

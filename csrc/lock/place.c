@@ -241,7 +241,7 @@ static void on_writer_looked_at(void *owner, int rc, const zkl_reply *reply)
 void zkl_entry_blocker_gone(zkl_entry *entry)
 {
     bool asks = entry->state == ZKL_ENTRY_LOOKING && entry->kind->asks != NULL;
-    if (entry->state == ZKL_ENTRY_CONFIRMING || entry->state == ZKL_ENTRY_GRANTED || asks) {
+    if (entry->state == ZKL_ENTRY_CONFIRMING || zkl_entry_is_granted(entry) || asks) {
         if (entry->kind->directory_changed != NULL) {
             entry->kind->directory_changed(entry); /* no node is ahead: a directory is watched, or the kind `asks` */
         }
@@ -286,7 +286,7 @@ void zkl_entry_look_later(zkl_entry *entry)
 
 void zkl_entry_look_again(zkl_entry *entry)
 {
-    if (entry->state == ZKL_ENTRY_GRANTED) {
+    if (zkl_entry_is_granted(entry)) {
         entry->kind->directory_changed(entry);
     } else if (asks_again(entry) || entry->state == ZKL_ENTRY_QUEUED ||
                (entry->state == ZKL_ENTRY_CONFIRMING && !entry->kind->needs_lease)) {

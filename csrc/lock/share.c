@@ -29,11 +29,6 @@
 #include "lose.h"
 #include "share.h"
 
-static bool lingers(const zkl_entry *entry)
-{
-    return entry->acquisition == NULL && entry->state == ZKL_ENTRY_GRANTED;
-}
-
 /* --- finding an entry ---------------------------------------------------------------------------------------------- */
 
 /* Whether entries of one kind serve acquisitions of the other. */
@@ -125,7 +120,7 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
         !same_node(entry, acquisition)) {
         return NULL;
     }
-    if (lingers(entry)) {
+    if (entry->state == ZKL_ENTRY_LINGERING) {
         return zkl_lease_covers_more(acquisition->locks->session) ? entry : NULL;
     }
     if (is_full(entry, acquisition) || (entry->acquisition->try_only && entry->state != ZKL_ENTRY_GRANTED)) {
@@ -256,8 +251,8 @@ static void promise(zkl_entry *entry, zkl_acquisition *acquisition)
 void zkl_share_join(zkl_entry *entry, zkl_acquisition *acquisition)
 {
     zkl_acquisition *first = acquisition;
-    if (lingers(entry)) {
-        zkl_entry_stop_lingering(entry);
+    if (entry->state == ZKL_ENTRY_LINGERING) {
+        zkl_entry_move(entry, ZKL_ENTRY_GRANTED);
         put_first(entry, acquisition);
         /* If the entry is not alone, the list that shows it may still be in flight. */
         entry->turns = is_alone(entry) ? 1 : entry->turns + 1;
@@ -430,8 +425,7 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
     LIST_REMOVE(entry, in_acquisition);
     entry->acquisition = NULL;
     acquisition->entry = NULL;
-    entry->linger_until = locks->session->now + acquisition->spec->lock.linger;
-    ZKL_INSERT_SORTED(&locks->lingering, zkl_entry_list, entry, linger_until, in_lingering);
+    zkl_entry_linger(entry, locks->session->now + acquisition->spec->lock.linger);
     zkl_acquisition_settle(acquisition);
     return true;
 }
@@ -440,7 +434,7 @@ void zkl_share_contested(zkl_entry *entry)
 {
     bool was_alone = is_alone(entry);
     entry->tenure.contention = ZKL_CONTENTION_SEEN;
-    if (lingers(entry)) {
+    if (entry->state == ZKL_ENTRY_LINGERING) {
         if (!ZKL_BROKEN(ZKL_BREAK_LINGER)) {
             zkl_entry_leave(entry);
         }
@@ -456,7 +450,7 @@ void zkl_share_contested(zkl_entry *entry)
 
 void zkl_share_changed(zkl_entry *entry)
 {
-    if (entry->state == ZKL_ENTRY_GRANTED) {
+    if (zkl_entry_is_granted(entry)) {
         zkl_share_contested(entry);
     }
 }
@@ -500,7 +494,7 @@ void zkl_share_make_way(const zkl_acquisition *acquisition)
     zkl_entry *entry, *next;
     for (entry = TAILQ_FIRST(&acquisition->queue->entries); entry != NULL; entry = next) {
         next = TAILQ_NEXT(entry, in_queue);
-        if (lingers(entry)) {
+        if (entry->state == ZKL_ENTRY_LINGERING) {
             zkl_entry_leave(entry);
         }
     }

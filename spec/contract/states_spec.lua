@@ -1,4 +1,4 @@
---- tools/states.lua: the tables of states in the pages against the enums in the code.
+--- tools/states.lua: the tables of states in the pages against the enums and the transitions in the code.
 
 local cluster = require "spec.support.cluster"
 local files = require "spec.support.files"
@@ -8,6 +8,12 @@ typedef enum {
     ZKL_LAMP_OFF, /* dark, as at first */
     ZKL_LAMP_ON
 } zkl_lamp;
+
+#define TO(state) (1U << ZKL_LAMP_##state)
+static const uint32_t next_states[] = {
+    [ZKL_LAMP_OFF] = TO(ON),
+    [ZKL_LAMP_ON] = 0, /* it burns until its end */
+};
 ]]
 
 --- Checks a page with this text beside that source. Returns what is printed, and the exit status.
@@ -46,6 +52,29 @@ describe("the check of the tables of states #once", function()
             { check("<!-- states: zkl_lamp -->\n\nText.\n") })
         assert.same({ "docs/page.md: the table of zkl_lamp lacks OFF\ndocs/page.md: the table of zkl_lamp lacks ON", 1 },
             { check("<!-- states: zkl_lamp -->\n\n" .. table_of("`OFF`", "`ON`")) })
+    end)
+
+    describe("of transitions", function()
+        --- Checks a page with a table of these rows.
+        local function check_rows(...)
+            return check("<!-- transitions: zkl_lamp -->\n\n| from | event | to |\n|---|---|---|\n" ..
+                table.concat({ ... }, "\n") .. "\n\nText.\n")
+        end
+
+        it("accepts those of the code", function()
+            assert.same({ "", 0 }, { check_rows("| `OFF` | a switch | `ON`, for ever |") })
+            assert.same({ "", 0 }, { check_rows("| `OFF` | a switch | `ON` |", "| `ON`, bright | a switch | stays |") })
+        end)
+
+        it("notices one that the table lacks", function()
+            assert.same({ "docs/page.md: the table of zkl_lamp lacks the transition from OFF to ON", 1 },
+                { check_rows("| `OFF` | a switch | stays |", "| `ON` | a switch | stays |") })
+        end)
+
+        it("notices one that the code lacks", function()
+            assert.same({ "docs/page.md: zkl_lamp has no transition from ON to OFF", 1 },
+                { check_rows("| `OFF` | a switch | `ON` |", "| `ON` | a switch | `OFF` |") })
+        end)
     end)
 
     it("leaves tables without a marker alone", function()

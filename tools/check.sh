@@ -15,8 +15,8 @@
 #   examples/…                    the spec that runs it
 #   docs/…, README.md, tools/…    lint, and the specs of documentation and tools
 #
-# Layout, luacheck and shellcheck check each changed file. LUA=luajit (or another Lua) runs the specs under that Lua instead of 5.4,
-# and only that Lua is built. `make test` runs the rest.
+# Layout, luacheck and shellcheck check each changed file. After a change of C or Lua the sentences of all files are checked, too.
+# LUA=luajit (or another Lua) runs the specs under that Lua instead of 5.4, and only that Lua is built. `make test` runs the rest.
 #
 # Usage: tools/check.sh [--list] [FILE…]       --list: says what would be run, a line each, and runs nothing
 
@@ -173,6 +173,7 @@ sort_out() {
         contracts+=(spec/contract/check_spec.lua)
         ;;
     tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
+    tools/sentences.lua) documents=yes contracts+=(spec/contract/docs_sentences_spec.lua) ;;
     tools/pictures*) documents=yes contracts+=(spec/contract/docs_pictures_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
     tools/demo-live.lua) contracts+=(spec/contract/tools_demo_live_spec.lua) ;;
@@ -305,7 +306,11 @@ fi
 [ -z "$engine" ] || suite "layers" ours 60 'tools/lint.sh layers states'
 [ ${#lua_files[@]} -eq 0 ] || suite "luacheck" status 60 "luacheck --quiet --codes --no-color ${lua_files[*]}"
 [ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status 60 "shellcheck -x ${scripts[*]}"
-[ -z "$documents" ] || suite "documents" ours 300 'tools/lint.sh docs'
+if [ -n "$documents" ]; then
+    suite "documents" ours 300 'tools/lint.sh docs'
+elif [ $((${#c_files[@]} + ${#lua_files[@]})) -gt 0 ]; then
+    suite "sentences" ours 60 'tools/lint.sh sentences'
+fi
 settle
 [ -z "$list" ] || exit 0
 if ! ls "$logs"/*.begun >/dev/null 2>&1; then

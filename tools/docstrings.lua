@@ -27,6 +27,8 @@ docstrings.PUBLIC = {
     { name = "Collector", kind = "classmod", module = "zklock.metrics", field = "Collector",
       files = { "lua/zklock/metrics.lua" } },
     { name = "ui", kind = "module", module = "zklock.ui", files = { "lua/zklock/ui.lua" } },
+    { name = "inspect", kind = "module", module = "zklock.inspect", files = { "lua/zklock/inspect.lua" } },
+    { name = "Watcher", kind = "classmod", module = "zklock.inspect.watcher", files = { "lua/zklock/inspect/watcher.lua" } },
     { name = "Call", kind = "classmod", module = "zklock.call", files = { "lua/zklock/call.lua" } },
     { name = "Leader", kind = "classmod", module = "zklock.leader", files = { "lua/zklock/leader.lua" } }
 }

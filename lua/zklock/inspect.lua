@@ -1,7 +1,8 @@
 --- inspect: the locks of a directory, as any client can see them: kind, holders, queue, sessions, strays.
 --
--- For the command `zklock`, for dashboards and other programs. Reads only, and prints nothing. Works in every event loop, except
--- inspect.sessions, which blocks. A result shows a moment that has passed: it is for people, not for decisions.
+-- For the command `zklock`, for dashboards and other programs. Reads only, and prints nothing. A function that sends requests
+-- suspends its coroutine in an event loop and in nginx, and blocks a plain program. Only inspect.sessions blocks everywhere. A
+-- result shows a moment that has passed: it is for people, not for decisions.
 --
 -- A *lock state* is a table:
 --
@@ -10,7 +11,7 @@
 --     children, as a lock without contenders leaves it. A read/write lock looks like a mutex while only mutexes use its path.
 --   * `contenders` list, in queue order. A semaphore's permits come before its queue
 --   * `holders`, `waiters` their numbers. A semaphore's holders are permits, its waiters are acquisitions.
---   * `others` names of children that belong to no lock, sorted
+--   * `others` list of the names of children that belong to no lock, sorted
 --   * `limit` of a semaphore, if it is written there; `count` and `left` of a latch
 --   * `next_sequence` the number that the next contender gets, of the directory with the queue
 --   * `created` seconds since 1970, by the servers' clock
@@ -26,7 +27,9 @@
 --   * `revoked` true: another client has asked it to release. The request replaces the identity.
 --   * `since` when its node was created, in seconds since 1970 by the servers' clock. A zklock node serves several acquisitions
 --     of a client, one after the other, so a lock may be held for a shorter time.
---   * `session` id, 16 hexadecimal digits; nil: the node is persistent. No session will ever delete it: it is a stray.
+--   * `session` id, 16 hexadecimal digits; nil: not read, or the node is persistent
+--   * `persistent` true: the node is persistent. No session will ever delete it: it is a stray.
+--   * `session_state`, `address`, `session_timeout` (seconds), `released`: only after inspect.join_sessions
 --
 -- The clock: ages are computed by the reader. inspect.now corrects a local clock that is behind.
 
@@ -69,11 +72,11 @@ end
 
 -- Public --------------------------------------------------------------------------------------------------------------
 
---- Reads one lock. Sends a list, and a read for each contender, many at a time; of a semaphore three lists.
+--- Reads one lock. Sends a list, and a read for each contender, at most 200 at a time; of a semaphore three lists.
 -- @tparam Client client
 -- @tparam string path of the lock
--- @tparam table|nil settings `timeout` seconds, 0 or more; default: the session timeout. `identities` false: only the nodes of
---   holders are read
+-- @tparam table|nil settings `timeout` seconds for all reads together, 0 or more; default: the session timeout. `identities` false:
+--   only the nodes of holders are read; default: true
 -- @treturn table|boolean|nil lock state; false: there is no such node, or it may not be read
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "disconnected", "closed", "auth_failed", "forked", "phase", "failed"
@@ -88,10 +91,10 @@ end
 
 --- Reads all locks at a path and below it. Sends a list for each node that is no contender, and reads the holders' nodes.
 -- @tparam Client client
--- @tparam string path
--- @tparam table|nil settings `timeout` as of inspect.lock. `identities` true: the nodes of all contenders are read
+-- @tparam string path "/" for all nodes of the servers, or of the chroot
+-- @tparam table|nil settings `timeout` as of inspect.lock. `identities` true: the nodes of all contenders are read; default: false
 -- @treturn table|nil list of lock states, sorted by path, also of the nodes that are no locks (kind "none")
--- @treturn table|string|nil list of paths that may not be read, or are gone meanwhile; or message
+-- @treturn table|string|nil list of the paths that may not be read, or do not exist, sorted; or message
 -- @treturn string|nil code as of inspect.lock
 -- @raise when an argument is malformed
 function inspect.locks(client, path, settings)
@@ -110,17 +113,22 @@ function inspect.locks(client, path, settings)
     return reading.states, unreadable
 end
 
---- Asks all servers which sessions there are, by four-letter words. Blocks. See zklock.inspect.words.
--- @tparam string servers connection string
--- @tparam number|nil timeout seconds for each answer; default 2
--- @treturn table `known`, `connections` booleans, `by_id`, `problems`
+--- Asks all servers which sessions there are, by the four-letter words cons and dump. Blocks the whole program for as long as the
+-- answers take, also in an event loop and in nginx. Needs LuaSocket, and servers that allow both words
+-- (`4lw.commands.whitelist`). The words are not encrypted: do not call it for servers that are reached by TLS. If a server does not
+-- answer, the function does not fail: `problems` says why something is unknown.
+-- @tparam string servers connection string, as of zklock.connect; a chroot has no effect
+-- @tparam number|nil timeout seconds for each answer, 0 or more; default: 2
+-- @treturn table `known` true: the list of sessions is complete, because the leader has answered dump. `connections` true: the list
+--   of connections is complete, because all servers have answered cons. `by_id`: session id, 16 hexadecimal digits, ->
+--   `connected` boolean, `address` of the client, `timeout` of the session in seconds, `server`; `problems`: list of messages
 function inspect.sessions(servers, timeout)
     return words.sessions(servers, timeout)
 end
 
---- Returns the state of a contender's session, as far as the servers have told it.
+--- Returns the state of a contender's session, as far as the servers have told it. Sends nothing.
 -- @tparam table sessions of inspect.sessions
--- @tparam string id
+-- @tparam string id the contender's `session`
 -- @treturn string "connected", "disconnected" (the session lives, and its client has no connection), "gone", "unknown"
 function inspect.session_state(sessions, id)
     local session = sessions.by_id[id]
@@ -143,6 +151,7 @@ end
 -- @treturn true|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of inspect.lock
+-- @raise when the timeout is malformed
 function inspect.join_sessions(client, states, sessions, timeout)
     local seconds, wrong = options.read_timeout(timeout)
     if not seconds then
@@ -168,7 +177,8 @@ function inspect.join_sessions(client, states, sessions, timeout)
     return reads:run()
 end
 
---- Whether a contender is a stray: no session will delete its node, so it may block the lock for ever.
+--- Returns whether a contender is a stray: no session will delete its node, so it may block the lock for ever. Sends nothing.
+-- @tparam table contender of a lock state; "gone" is known only after inspect.join_sessions
 -- @treturn string|nil "persistent" or "gone"; nil: it is none, or that is unknown
 function inspect.stray(contender)
     if contender.persistent then
@@ -179,7 +189,8 @@ function inspect.stray(contender)
     return nil
 end
 
---- Watches a lock, by ZooKeeper's watches: nothing is sent while nothing changes. See zklock.inspect.watcher.
+--- Makes a watcher of a lock, which uses ZooKeeper's watches: nothing is sent while nothing changes. The call itself sends nothing;
+-- the first call of Watcher:next reads the lock.
 -- @tparam Client client
 -- @tparam string path of the lock, which need not exist
 -- @treturn Watcher its method next(timeout) returns the changes
@@ -192,17 +203,19 @@ function inspect.watch(client, path)
     return Watcher.new(client, path)
 end
 
---- Returns the next change of several watchers of one client. Arguments, results and errors as of watcher:next.
+--- Returns the next change of several watchers of one client. Otherwise as Watcher:next.
 -- @tparam table watchers a list that is not empty
 -- @tparam number|nil timeout seconds, 0 or more; nil: no limit
 -- @treturn table|nil change
 -- @treturn string|nil message
--- @treturn string|nil code
+-- @treturn string|nil code as of Watcher:next
+-- @raise when the timeout is malformed
 function inspect.next_change(watchers, timeout)
     return Watcher.next_of(watchers, timeout)
 end
 
---- The present time for computing ages: the local clock, or if that is behind the servers' clock the time of the newest node.
+--- Returns the present time for computing ages: the local clock, or the time of the newest node if the local clock is behind it.
+-- Sends nothing.
 -- @tparam table states list of lock states
 -- @treturn number seconds since 1970
 function inspect.now(states)

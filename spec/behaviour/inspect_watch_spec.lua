@@ -43,6 +43,16 @@ describe("inspect.watch", function()
         end)
     end)
 
+    it("answers closed once it is closed", function()
+        local watcher = inspect.watch(fixture.steady_client(), fixture.path())
+        assert.same({}, changes(watcher))
+        watcher:close()
+        watcher:close()
+        for _ = 1, 2 do
+            assert.same({ nil, "the watcher is closed", "closed" }, { watcher:next(1) })
+        end
+    end)
+
     it("waits for a lock that does not exist, and outlives its deletion", function()
         local path, client = fixture.path(), fixture.steady_client()
         local watcher = inspect.watch(client, path)

@@ -244,6 +244,65 @@
 ---@class zklock.CollectorOptions
 ---@field dict? string the name of a lua_shared_dict for the metrics of all workers of nginx; default: this process only
 
+--- A holder or waiter of a lock, as any client can see it. The reference explains the fields: zklock.inspect.
+---@class zklock.inspect.Contender
+---@field name string
+---@field node string
+---@field mode "exclusive"|"shared"|"lease"
+---@field sequence integer
+---@field holder boolean
+---@field ahead integer
+---@field waits_for? string path of the nearest contender that it waits for
+---@field library string
+---@field identity? string
+---@field revoked? boolean
+---@field since? number seconds since 1970, by the servers' clock
+---@field session? string 16 hexadecimal digits
+---@field persistent? boolean
+---@field session_state? "connected"|"disconnected"|"gone"|"unknown"
+---@field address? string
+---@field session_timeout? number seconds
+---@field released? boolean
+
+---@class zklock.inspect.State
+---@field path string
+---@field kind "mutex"|"rwlock"|"semaphore"|"latch"|"free"|"none"
+---@field contenders zklock.inspect.Contender[]
+---@field holders integer
+---@field waiters integer
+---@field others string[]
+---@field limit? integer
+---@field count? integer
+---@field left? integer
+---@field next_sequence? integer
+---@field created number
+
+--- Of inspect.lock and inspect.locks.
+---@class zklock.InspectOptions
+---@field timeout? number seconds, 0 or more; default: the session timeout
+---@field identities? boolean the nodes of all contenders are read, not only the holders'; default: true, of inspect.locks false
+
+--- The sessions of the servers, as far as they are known. `problems` says why something is unknown.
+---@class zklock.inspect.Sessions
+---@field known boolean the list of sessions is complete
+---@field connections boolean the list of connections is complete
+---@field by_id table<string, zklock.inspect.Session>
+---@field problems string[]
+
+---@class zklock.inspect.Session
+---@field connected? boolean
+---@field address? string of the client
+---@field timeout? number seconds
+---@field server? string
+
+--- A change of a lock's queue.
+---@class zklock.inspect.Change
+---@field event "joined"|"left"|"holds"|"gap"|"created"|"deleted"
+---@field path string
+---@field contender? zklock.inspect.Contender of "joined", "left" and "holds"
+---@field reason? "fast"|"session"|"directory" of a gap
+---@field missed? integer of a gap: creates and deletes that were not seen; nil: unknown
+
 --- How to wait in an event loop. `waiter` is a table that is empty at first and belongs to the adapter.
 ---@class zklock.Adapter
 ---@field wait fun(client: zklock.Client, waiter: table, seconds: number): true?, string?, zklock.Code? may return early
@@ -845,6 +904,90 @@ local ui = {}
 --- Answers an nginx request with the live view of the locks at some paths.
 ---@param settings zklock.ViewOptions
 function ui.serve(settings) end
+
+-- Inspection ----------------------------------------------------------------------------------------------------------
+
+--- The locks of a directory, as any client can see them: require "zklock.inspect".
+---@class zklock.inspect
+local inspect = {}
+
+--- Reads one lock.
+---@param client zklock.Client
+---@param path string
+---@param settings? zklock.InspectOptions
+---@return zklock.inspect.State|false|nil state false: there is no such node, or it may not be read
+---@return string? message
+---@return zklock.Code? code
+function inspect.lock(client, path, settings) end
+
+--- Reads all locks at a path and below it.
+---@param client zklock.Client
+---@param path string
+---@param settings? zklock.InspectOptions
+---@return zklock.inspect.State[]? states
+---@return string[]|string|nil unreadable paths that may not be read, or do not exist; or message
+---@return zklock.Code? code
+function inspect.locks(client, path, settings) end
+
+--- Asks all servers which sessions there are, by four-letter words. Blocks the whole program, in every event loop.
+---@param servers string
+---@param timeout? number seconds for each answer; default: 2
+---@return zklock.inspect.Sessions sessions
+function inspect.sessions(servers, timeout) end
+
+--- Returns what is known about a session.
+---@param sessions zklock.inspect.Sessions
+---@param id string
+---@return "connected"|"disconnected"|"gone"|"unknown" state
+function inspect.session_state(sessions, id) end
+
+--- Notes in each contender what is known of its session.
+---@param client zklock.Client
+---@param states zklock.inspect.State[]
+---@param sessions zklock.inspect.Sessions
+---@param timeout? number seconds; default: the session timeout
+---@return true? ok
+---@return string? message
+---@return zklock.Code? code
+function inspect.join_sessions(client, states, sessions, timeout) end
+
+--- Returns whether no session will delete a contender's node.
+---@param contender zklock.inspect.Contender
+---@return "persistent"|"gone"|nil stray
+function inspect.stray(contender) end
+
+--- Makes a watcher of a lock. Sends nothing: the first call of next reads the lock.
+---@param client zklock.Client
+---@param path string
+---@return zklock.Watcher watcher
+function inspect.watch(client, path) end
+
+--- Returns the next change of several watchers of one client.
+---@param watchers zklock.Watcher[]
+---@param timeout? number seconds; default: for ever
+---@return zklock.inspect.Change? change
+---@return string? message
+---@return zklock.Code? code
+function inspect.next_change(watchers, timeout) end
+
+--- Returns the present time for computing ages: the local clock, or the newest node's time if that is later.
+---@param states zklock.inspect.State[]
+---@return number seconds
+function inspect.now(states) end
+
+--- The changes of a lock's queue, one after the other. inspect.watch makes it.
+---@class zklock.Watcher
+local Watcher = {}
+
+--- Returns the next change. The first ones are the contenders that are there already, as "joined".
+---@param timeout? number seconds to wait for a change; default: for ever
+---@return zklock.inspect.Change? change
+---@return string? message
+---@return zklock.Code? code
+function Watcher:next(timeout) end
+
+--- Removes the watches. The watcher must not be used any more.
+function Watcher:close() end
 
 -- Call ----------------------------------------------------------------------------------------------------------------
 

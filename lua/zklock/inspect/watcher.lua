@@ -10,7 +10,7 @@
 --
 --   * `event` "joined", "left", "holds" (a waiter has become a holder), "gap", "created", "deleted" (the directory)
 --   * `path` of the lock
---   * `contender` of "joined", "left" and "holds": as in a lock state (zklock.inspect). A contender that left is shown as it was.
+--   * `contender` of "joined", "left" and "holds": as in a lock state. A contender that left is shown as it was.
 --   * `missed` of a gap: how many creates and deletes were not seen; nil: unknown
 --   * `reason` of a gap: "fast" (several changes between two reads), "session" (the session ended, and its watches with it),
 --     "directory" (the directory was deleted and created again)
@@ -37,6 +37,7 @@ function Watcher.new(client, path)
         contenders = {},   -- node -> contender
         changes = {},      -- that next() has not returned
         limit = false,     -- of a semaphore
+        closed = false,
         began = false      -- the first reading is over: what is there later has joined
     }, Watcher)
 end
@@ -212,6 +213,9 @@ end
 
 --- Reads what is due of a watcher. Returns true; or nil, message, code.
 local function update(self)
+    if self.closed then
+        return nil, "the watcher is closed", "closed"
+    end
     local path, reason = self.path, nil
     if self.began then
         path, reason = to_refresh(self)
@@ -236,7 +240,7 @@ local function any_due(watchers)
     return false
 end
 
---- Returns the next change of several watchers of one client. Arguments, results and errors as of watcher:next.
+--- Returns the next change of several watchers of one client: inspect.next_change describes it.
 function Watcher.next_of(watchers, timeout)
     local seconds, wrong = options.read_timeout(timeout)
     if not seconds then
@@ -259,8 +263,10 @@ function Watcher.next_of(watchers, timeout)
     end
 end
 
---- Returns the next change. The first ones are those contenders that are there, as "joined".
--- @tparam number|nil timeout seconds, 0 or more; nil: no limit
+--- Returns the next change. The first changes are the contenders that are there already, as "joined". After a failure it may be
+-- called again. Only one coroutine at a time may call it.
+-- @tparam number|nil timeout seconds to wait for a change, 0 or more; nil: no limit. The reads that a watch has made necessary have
+--   no limit: while no server answers, the call may take longer
 -- @treturn table|nil change
 -- @treturn string|nil message
 -- @treturn string|nil code "timeout", "closed", "auth_failed", "forked", "phase", "no_auth", "failed"
@@ -269,8 +275,9 @@ function Watcher:next(timeout)
     return Watcher.next_of({ self }, timeout)
 end
 
---- Removes the watches.
+--- Removes the watches. Sends nothing that is waited for. From now on `next` answers "closed". It may be called again.
 function Watcher:close()
+    self.closed = true
     for _, directory in pairs(self.directories) do
         directory.watch:cancel()
     end

@@ -1,9 +1,10 @@
 --- A mutex keeps its promises when connections fail. The proxy causes the faults, on real packets.
 
-local socket = require "socket"
 local cluster = require "spec.support.cluster"
+local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local is_virtual = require "spec.support.is_virtual"
 local loop = require "spec.support.loop"
 local takes = require "spec.support.takes"
 
@@ -320,16 +321,19 @@ describe("when the connection is lost, a mutex", function()
             lost, times = reason, times + 1
         end })
         assert(lock:acquire(20))
-        assert.is_true(lock:remaining() > 0 and lock:remaining() <= 2, lock:remaining())
+        local remaining = lock:remaining()
+        assert.is_true(remaining <= 2 and (remaining > 0 or not is_virtual), remaining)
         link:stall()
-        local before, latest = socket.gettime(), nil
+        local before, latest = core.now(), nil
         fixture.pump_until(client, function()
-            local looked = socket.gettime()
+            local looked = core.now()
             local held = lock:held()
             latest = held and looked or latest
             return not held
         end)
+        -- This holds however slow the machine is: what was answered was sent before the stall, and the client's clock is this one.
         assert.is_true(latest == nil or latest - before <= 2)
+        assert.is_true(not is_virtual or latest - before > 1.9, latest)
         assert.is_true(#fixture.children(lock:path()) <= 1) -- no other client has queued in between
         assert.equal(0, lock:remaining())
         fixture.pump_until(client, function()

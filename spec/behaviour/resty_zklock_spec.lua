@@ -5,6 +5,7 @@ local socket = require "socket"
 local compat = require "spec.support.compat"
 local core = require "zklock.core"
 local fixture = require "spec.support.fixture"
+local is_virtual = require "spec.support.is_virtual"
 local loop = require "spec.support.loop"
 local mistake = require "spec.support.mistake"
 local takes = require "spec.support.takes"
@@ -60,7 +61,11 @@ describe("resty.zklock", function()
         loop.run(function()
             local began = core.now()
             local elapsed = assert(other:lock("key"))
-            assert.is_true(elapsed >= 0.5 and elapsed <= core.now() - began, elapsed)
+            -- However slow the machine is, the wait is within the call: both are measured by the same clock.
+            assert.is_true(elapsed ~= 0 and elapsed <= core.now() - began, elapsed)
+            if is_virtual then
+                assert.near(0.6, elapsed, 0.02)
+            end
         end, function()
             local at = core.now() + 0.6
             loop.until_true(function()

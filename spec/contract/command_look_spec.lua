@@ -8,9 +8,7 @@ local program = require "spec.support.program"
 
 --- Runs a subcommand that succeeds, and returns its output.
 local function output_of(...)
-    local result = commands.run { ... }
-    assert.equal(0, result.status, result.errors)
-    return result.output, result.errors
+    return commands.output { ... }
 end
 
 --- Returns the JSON that a subcommand writes.

@@ -8,9 +8,7 @@ local program = require "spec.support.program"
 
 --- Returns what zklock prints. Nothing here connects.
 local function output_of(...)
-    local result = commands.run({ ... }, { servers = "127.0.0.1:1" })
-    assert.equal(0, result.status, result.errors)
-    return result.output
+    return (commands.output({ ... }, { servers = "127.0.0.1:1" }))
 end
 
 --- Returns the names of the subcommands.

@@ -9,13 +9,7 @@ local zklock = require "zklock"
 
 local META = "docs/types/library/zklock.lua"
 
-local none, read = documentation.none, docstrings.read_file
-
-local function append(list, more)
-    for _, one in ipairs(more) do
-        list[#list + 1] = one
-    end
-end
+local append, none, read = documentation.append, documentation.none, docstrings.read_file
 
 --- Returns every public function: "Lock:acquire" -> function. Metamethods are left out, since they are not called by name.
 local function public_functions()

@@ -2,21 +2,11 @@
 -- a lock of zklock.
 
 local cluster = require "spec.support.cluster"
-local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
-
---- Returns a page's first block in a language.
-local function block_of(path, language)
-    for _, block in ipairs(documentation.code_blocks(docstrings.read_file(path))) do
-        if block.language == language then
-            return block.text
-        end
-    end
-end
 
 --- Holds the lock until the other program waits for it. Checks what that program prints when it has got the lock.
 local function take_turns(path, name, words, printed)
@@ -36,7 +26,7 @@ describe("docs/from/curator.md #once", function()
     after_each(fixture.clean)
 
     it("has a Java program that takes turns with zklock", function()
-        local source = block_of("docs/from/curator.md", "java")
+        local source = documentation.block_of("docs/from/curator.md", "java")
         local directory = files.make_directory()
         fixture.on_clean(function()
             cluster.run { "rm", "-rf", directory }
@@ -52,7 +42,7 @@ describe("docs/from/kazoo.md #once", function()
     after_each(fixture.clean)
 
     it("has a lock of kazoo that takes turns with zklock", function()
-        local source = block_of("docs/from/kazoo.md", "python")
+        local source = documentation.block_of("docs/from/kazoo.md", "python")
         take_turns(source:match('client%.Lock%("([^"]+)"'), "kazoo", { "/usr/bin/python3", "-B", "-c", ([[
 import sys
 from kazoo.client import KazooClient

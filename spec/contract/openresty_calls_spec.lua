@@ -5,19 +5,10 @@ if not rawget(_G, "jit") then
     return
 end
 
-local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 
-local nobody_complained, start = inside.nobody_complained, inside.start
-
---- Waits for what a location has kept under a name.
-local function report(server, name)
-    return eventually(function()
-        local _, text = server:get("/report?name=" .. name)
-        return text ~= "" and text
-    end, 30, "the report " .. name)
-end
+local await_report, nobody_complained, start = inside.await_report, inside.nobody_complained, inside.start
 
 describe("inside nginx, an acquisition by callback #nginx", function()
     after_each(fixture.clean)
@@ -53,7 +44,7 @@ describe("inside nginx, an acquisition by callback #nginx", function()
             %0]]) })
         server:get("/phases")
         for _, phase in ipairs(phases) do
-            assert.equal(phase .. " timer false true true", report(server, phase))
+            assert.equal(phase .. " timer false true true", await_report(server, phase))
             fixture.await_children(server.path .. "-" .. phase, 0)
         end
         nobody_complained(server)
@@ -84,13 +75,13 @@ describe("inside nginx, an acquisition by callback #nginx", function()
             location = /go { content_by_lua_block { ngx.shared.results:set("go", true) ngx.say("goes") } }
         ]])
         assert.same({ 200, "asked" }, { server:get("/brief") })
-        report(server, "node")
+        await_report(server, "node")
         fixture.await_children(server.path .. "-brief", 1)
         server:get("/go")
-        assert.equal("true", report(server, "brief"))
+        assert.equal("true", await_report(server, "brief"))
         fixture.await_children(server.path .. "-brief", 0)
         assert.same({ 200, "asked" }, { server:get("/kept") })
-        assert.equal("true", report(server, "kept"))
+        assert.equal("true", await_report(server, "kept"))
         collectgarbage()
         assert.same({ 200, "true" }, { server:get("/is_kept") })
         assert(fixture.client():mutex(server.path .. "-kept"):acquire(0.1) == nil)
@@ -119,12 +110,12 @@ describe("inside nginx, an acquisition by callback #nginx", function()
         ]])
         fixture.join(server.path .. "-taken")
         assert.same({ 200, "asked" }, { server:get("/ask") })
-        assert.equal("timeout", report(server, "late"))
-        assert.equal("cancelled", report(server, "cancelled"))
-        assert.equal("string", report(server, "get"))
+        assert.equal("timeout", await_report(server, "late"))
+        assert.equal("cancelled", await_report(server, "cancelled"))
+        assert.equal("string", await_report(server, "get"))
         fixture.await_children(server.path .. "-taken", 2)
         server:signal("HUP")
-        assert.equal("closed", report(server, "closed"))
+        assert.equal("closed", await_report(server, "closed"))
         fixture.await_children(server.path .. "-taken", 1)
         nobody_complained(server)
     end)

@@ -180,9 +180,7 @@ describe("a worker without a connection #nginx", function()
         cancels:abort()
         server:get("/kill")
         assert.same({ 200, "1" }, { killer:answer() })
-        eventually(function()
-            return select(2, server:get("/report?name=cancels")) == "cancelled"
-        end, 20, "the cancelled request")
+        inside.await_report(server, "cancels", "cancelled")
         for index = 1, 5 do
             local status, body = timing_out[index]:answer()
             assert.equal(503, status)

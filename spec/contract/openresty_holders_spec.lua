@@ -5,7 +5,6 @@ if not rawget(_G, "jit") then
     return
 end
 
-local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 
@@ -102,16 +101,12 @@ describe("inside nginx #nginx", function()
             for _, reentrant in ipairs({ "false", "true" }) do
                 local arguments = ("?kind=%s&reentrant=%s"):format(kind, reentrant)
                 local span = server:ask("/span" .. arguments)
-                eventually(function()
-                    return select(2, server:get("/report?name=inside")) == "true"
-                end)
+                inside.await_report(server, "inside", "true")
                 assert.same({ 200, "false not_held false" }, { server:get("/stranger" .. arguments) })
                 assert.same({ 200, "timeout timeout not_held not_held false" }, { server:get("/other" .. arguments) })
                 assert.same({ 200, "true" }, { span:answer() })
                 for name, outcome in pairs({ span = "true true", other = "not_held" }) do
-                    eventually(function()
-                        return select(2, server:get("/report?name=" .. name)) == outcome
-                    end, 10, name .. arguments)
+                    inside.await_report(server, name, outcome)
                 end
                 assert.same({ 200, "forgotten" }, { server:get("/forget") })
             end

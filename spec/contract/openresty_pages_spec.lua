@@ -6,7 +6,6 @@ if not rawget(_G, "jit") then
 end
 
 local cluster = require "spec.support.cluster"
-local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
@@ -15,14 +14,7 @@ local nginx = require "spec.support.nginx"
 
 --- Returns a page's first block in a language, or that with a number, with the servers of the specs.
 local function block_of(path, language, number)
-    local left = number or 1
-    for _, block in ipairs(documentation.code_blocks(docstrings.read_file(path))) do
-        left = block.language == language and left - 1 or left
-        if left == 0 then
-            return (block.text:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()))
-        end
-    end
-    error("no such block in " .. path)
+    return (documentation.block_of(path, language, number):gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()))
 end
 
 describe("nginx's blocks #nginx", function()

@@ -75,18 +75,11 @@ describe("inside nginx #nginx", function()
         server:get("/balancer")
         assert.equal(200, (server:get("/ssl")))
         cluster.run({ "rm", "-rf", directory })
-        local function report(name)
-            local outcome = eventually(function()
-                local _, text = server:get("/report?name=" .. name)
-                return text ~= "" and text
-            end, 20, "the probe in " .. name)
-            return outcome
-        end
         for _, phase in ipairs(waiting) do
-            assert.equal(phase .. "; acquire true; release true; held true, token string", report(phase))
+            assert.equal(phase .. "; acquire true; release true; held true, token string", inside.await_report(server, phase))
         end
         for _, phase in ipairs(others) do
-            assert.equal(phase .. "; acquire phase; release not_held; held true, token string", report(phase))
+            assert.equal(phase .. "; acquire phase; release not_held; held true, token string", inside.await_report(server, phase))
         end
         -- A refused acquisition has not stayed in a queue.
         fixture.await_children(server.path .. "-log", 1)

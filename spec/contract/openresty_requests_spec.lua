@@ -301,9 +301,7 @@ describe("a request that ends while it holds releases its lock #nginx", function
             assert.same({ 200, "kept" }, { server:get(way) })
             server:get("/plain")
             server:get("/release")
-            eventually(function()
-                return select(2, server:get("/report?name=released")) == "true"
-            end, 20, way)
+            inside.await_report(server, "released", "true")
         end
         nobody_complained(server)
     end)
@@ -384,10 +382,7 @@ describe("a request that ends while it holds releases its lock #nginx", function
         repeat
             name = "killed" .. socket.gettime()
             server:ask("/killed?name=" .. name)
-            eventually(function()
-                return select(2, server:get("/report?name=worker-" .. name)) ~= ""
-            end, 20, "the lock to be held")
-        until select(2, server:get("/report?name=worker-" .. name)) == worker
+        until inside.await_report(server, "worker-" .. name) == worker
         fixture.await_children(server.path .. "-" .. name, 0, 20)
         server:get("/go")
         local _, text = request:answer()

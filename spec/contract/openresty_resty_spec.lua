@@ -5,11 +5,10 @@ if not rawget(_G, "jit") then
     return
 end
 
-local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 
-local nobody_complained = inside.nobody_complained
+local await_report, nobody_complained = inside.await_report, inside.nobody_complained
 
 --- The promises of lua-resty-lock, as the code of a request and its answer. `lines` has a pattern for each line of the answer.
 local CASES = {
@@ -79,7 +78,7 @@ local CASES = {
                 opts.timeout = 20
                 local lock = resty_lock:new("my_locks", opts)
                 local elapsed, err = lock:lock(key)
-                ngx.say("main thread: lock: ", elapsed > 0 and "waited", " ", err)
+                ngx.say("main thread: lock: ", elapsed ~= 0 and "waited", " ", err)
                 ngx.say("main thread: unlock: ", lock:unlock())
             end
         ]],
@@ -100,7 +99,7 @@ local CASES = {
             end)
             local lock = resty_lock:new("my_locks", { timeout = 20 })
             local elapsed, err = lock:lock("expires")
-            ngx.say("main thread: lock: ", elapsed > 0 and "waited", " ", err)
+            ngx.say("main thread: lock: ", elapsed ~= 0 and "waited", " ", err)
             ngx.say("main thread: unlock: ", lock:unlock())
             ngx.say("sub thread: held: ", kept:held())
         ]],
@@ -244,11 +243,12 @@ local function ask(server, location)
     return body
 end
 
-local function await_report(server, name, expected)
-    eventually(function()
-        local _, report = server:get("/report?name=" .. name)
-        return report == expected, report
-    end, 20, name)
+--- Asserts that a request which answers with the result of lock() had to wait: without a wait the result is exactly 0.
+local function assert_waited(request)
+    local status, elapsed = request:answer()
+    assert.equal(200, status)
+    assert.is_number(tonumber(elapsed), elapsed)
+    assert.are_not.equal("0", elapsed)
 end
 
 describe("resty.zklock inside nginx #nginx", function()
@@ -283,9 +283,7 @@ describe("resty.zklock inside nginx #nginx", function()
         local waiting = other:ask("/lock?key=fleet")
         fixture.await_children(path .. "/my_locks/fleet", 2)
         assert.equal("1", ask(one, "/unlock"))
-        local status, elapsed = waiting:answer()
-        assert.equal(200, status)
-        assert.is_true(tonumber(elapsed) > 0, elapsed)
+        assert_waited(waiting)
         nobody_complained(one)
         nobody_complained(other)
     end)
@@ -325,9 +323,7 @@ describe("resty.zklock inside nginx #nginx", function()
         fixture.await_children(path .. "/my_locks/crash", 2)
         one:signal("KILL", one:workers()[1])
         fixture.kill_owner(holder)
-        local status, elapsed = waiting:answer()
-        assert.equal(200, status)
-        assert.is_true(tonumber(elapsed) > 0, elapsed)
+        assert_waited(waiting)
         nobody_complained(other)
     end)
 

@@ -80,9 +80,7 @@ describe("inside nginx #nginx", function()
         local request = server:ask("/cancels")
         fixture.await_children(server.path, 2)
         request:abort()
-        eventually(function()
-            return select(2, server:get("/report?name=cancels")) == "cancelled"
-        end)
+        inside.await_report(server, "cancels", "cancelled")
         fixture.await_children(server.path, 1)
     end)
 

@@ -36,6 +36,13 @@ function commands.run(words, options)
     return commands.start(words, options):finish()
 end
 
+--- Runs zklock, which must exit with 0. Returns what it has written to standard output, and to standard error.
+function commands.output(words, options)
+    local result = commands.run(words, options)
+    assert(result.status == 0, result.errors)
+    return result.output, result.errors
+end
+
 --- Returns a search path with absolute names, for programs that run in other directories.
 local function absolute(path)
     local here = cluster.run { "pwd" }

@@ -32,7 +32,8 @@ function documentation.pages()
     return pages
 end
 
-local function append(list, more)
+--- Appends the elements of the second list to the first, and returns that.
+function documentation.append(list, more)
     for _, one in ipairs(more) do
         list[#list + 1] = one
     end
@@ -175,7 +176,7 @@ function documentation.options_parameter(doc)
 end
 
 local function all_text(doc)
-    local parts = append({}, doc.text)
+    local parts = documentation.append({}, doc.text)
     for _, tag in ipairs(doc.tags) do
         parts[#parts + 1] = tag.text
     end
@@ -348,6 +349,18 @@ function documentation.code_blocks(page)
         end
     end
     return blocks
+end
+
+--- Returns the text of the first block in a language of the page at a path, or of the block with a number.
+function documentation.block_of(path, language, number)
+    local left = number or 1
+    for _, block in ipairs(documentation.code_blocks(docstrings.read_file(path))) do
+        left = block.language == language and left - 1 or left
+        if left == 0 then
+            return block.text
+        end
+    end
+    error("no such block in " .. path)
 end
 
 --- Returns all code of a page, in blocks or between backticks.

@@ -3,6 +3,7 @@
 
 local assert = require "luassert"
 local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local nginx = require "spec.support.nginx"
@@ -59,6 +60,17 @@ end
 
 function inside.nobody_complained(server)
     assert.same({}, server:complaints())
+end
+
+--- Waits until a location has kept the expected text under a name, or any text unless given. Returns the text.
+function inside.await_report(server, name, expected)
+    return eventually(function()
+        local _, text = server:get("/report?name=" .. name)
+        if expected and text == expected or not expected and text ~= "" then
+            return text
+        end
+        return nil, text
+    end, 60, "the report " .. name)
 end
 
 --- Returns the number of sessions of the shared ZooKeeper.

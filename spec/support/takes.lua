@@ -1,7 +1,7 @@
 --- support.takes: checks how long something takes, in real or virtual time.
 --
 -- In virtual time the time is asserted exactly, to two hundredths of a second. On real servers, whose machine may be busy, only the
--- minimum is asserted.
+-- minimum is asserted: a wait that ends by its own clock, which is this one, is never shorter, however slow the machine is.
 --
 --     takes(0.5, function() assert.equal("timeout", select(3, lock:acquire(0.5))) end)
 

@@ -12,8 +12,8 @@ description = {
   summary = "A distributed lock over ZooKeeper",
   detailed = [[
 Locks that several machines can share, for Lua programs: a C extension over the ZooKeeper C client. No C
-function blocks, a grant carries a fencing token, and held() is true only while nobody else can hold the
-lock.]],
+function blocks, a grant carries a fencing token, and held() is true only while no other zklock client can
+hold the lock.]],
   homepage = "https://github.com/zklock/zklock",
   license = "MIT",
   labels = { "zookeeper", "lock", "distributed" },

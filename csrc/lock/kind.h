@@ -3,9 +3,33 @@
  *
  * A kind is a constant table. Its lock spec chooses it by the mode; an acquisition has the kind of its spec, and an entry
  * has a kind too. All files but those of the kinds treat all kinds alike: where kinds differ, they read the table or call
- * a function of it. docs/contributing.md, "Adding a kind of lock", says how to write one.
+ * a function of it.
  *
  * All functions run in the driver's thread, within a turn. Those that may be NULL have nothing to do then.
+ *
+ * How to write a kind (docs/contributing.md, "Adding a kind of lock", has the steps outside of C):
+ *
+ * `node` says how its nodes are called, and for which other nodes they wait. If no kind of node fits, add a new
+ * zkl_node_kind with its marker, and change zkl_kind_conflicts (names.h, names.c). The loops over kinds of nodes in
+ * spec/unit/test_names.c and fuzz_names.c end with the last one.
+ *
+ * `queues`, `needs_lease`, `shares` and the other flags say which parts of the common way it takes. A kind whose
+ * acquisitions share entries begins with ZKL_SHARED_KIND (share.h). It needs no functions of its own: see kind_mutex.c
+ * and kind_rwlock.c. kind_semaphore.c is a kind with functions. A kind whose entries make no node has the function
+ * `asks`: see kind_latch.c.
+ *
+ * `ready` grants, or does what is left to do. The three functions of directories are called for the watch on a
+ * directory, if the kind sets one. `begin` and `end` make and free what an acquisition of this kind has in addition
+ * (acquisition->part).
+ *
+ * Its mode is a constant of zkl_mode (lock.h) and a line in ZKL_KINDS below. Elsewhere in C only the message of a wait
+ * that timed out names a mode (csrc/client/handle.c).
+ *
+ * Its names for Lua are in csrc/lua. lua_lock_spec.c has check_mode, and below it the least number of permits.
+ * lua_handle.c has mode_name.
+ *
+ * Its file goes into CMakeLists.txt and rockspec/zklock-scm-1.rockspec. Then `lua5.4 tools/version.lua write` makes the
+ * rockspec of the release again.
  */
 #ifndef ZKLOCK_KIND_H
 #define ZKLOCK_KIND_H

@@ -1,6 +1,8 @@
 --- ui: the live view of locks, served by nginx. The command `zklock ui` serves the same page without nginx.
 --
--- docs/live-view.md describes the page, its limits and its safety.
+-- docs/live-view.md describes the page, its limits and its safety. The files: ui/model.lua has what all viewers see,
+-- ui/history.lua the lanes, ui/page.lua the page, ui/app.lua the answers to requests; ui/server.lua and ui/nginx.lua serve them.
+-- inspect/tree.lua sends the requests to ZooKeeper. tools/browser/ has the tests in a browser.
 
 local node = require "zklock.node"
 local options = require "zklock.options"

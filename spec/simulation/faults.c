@@ -1,4 +1,16 @@
-/* faults: the faults in a run. The seed decides whether each kind happens alone or all kinds together. */
+/*
+ * faults: the faults in a run. The seed decides whether each kind happens alone or all kinds together.
+ *
+ * How to add a fault:
+ *
+ *   1. A function of the simulated servers, network or client (sim_*.c, sim_zookeeper.h), with a test in
+ *      sim_selftest_faults.c. sim_heal must end a fault that lasts.
+ *   2. FAULT_… before FAULT_KINDS (schedule.h), and here its name in `fault_names`, its branch in `inflict` and, if it
+ *      lasts, an UNDO_…. checks.c says what the fault excuses, and for how long.
+ *   3. For small worlds: a bit MAY_… (explore.h), its steps (explore.c), a world (worlds.c).
+ *   4. Kinds of faults are drawn at random, so each seed now gives another run. `simulate --breaks` shows which rules of
+ *      rules.c need another first seed.
+ */
 #include <stdio.h>
 #include <string.h>
 

@@ -26,7 +26,7 @@ local function held_here(self)
     return held_acquisition(meant_here(self))
 end
 
---- Whether the lock is held at this instant, by the local clock. True only while no other contender can hold it. Sends nothing.
+--- Whether the lock is held at this instant, by the local clock. True only while no other zklock client can hold it. Sends nothing.
 -- @treturn boolean
 function Lock:held()
     check_self(self, "held")

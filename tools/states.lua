@@ -10,12 +10,9 @@
 -- letters in backquotes. It stands for the constant without the words with which all constants of the enum begin: `PARKED` for
 -- ZKL_ENTRY_PARKED.
 --
--- A table of transitions has the columns "from", "event" and "to", and this comment above it:
---
---   <!-- transitions: zkl_entry_state -->
---
--- A row says that each state of its first column may be followed by each state of its last one. The source has the same as an array
--- with a line for each state, such as `[ZKL_ENTRY_LOOKING] = TO(PARKED) | TO(GONE),`. Both must have the same transitions.
+-- If the source has the transitions of the enum, there must be such a table whose last column is called "to" or "next". A row says
+-- that each state in its first column may be followed by each state in its last one. The source has the transitions as an array
+-- with a line for each state, such as `[ZKL_ENTRY_LOOKING] = TO(PARKED) | TO(GONE),`. Both must have the same ones.
 
 --- Paths of the files in a folder whose names end like that, sorted.
 local function files(folder, pattern)
@@ -60,23 +57,30 @@ local function read_enums(text, enums)
     end
 end
 
---- Adds the transitions of a C source: constant -> states that may follow it, without the words that they have in common.
-local function read_transitions(text, transitions)
-    for constant, states in text:gmatch "%[([%u_%d]+)%] = ([^,]-)," do
-        if states:find "^TO%(" or states == "0" then
-            local following = transitions[constant] or {}
-            for state in states:gmatch "TO%(([%u_%d]+)%)" do
-                following[#following + 1] = state
-            end
-            transitions[constant] = following
-        end
-    end
-end
-
 local problems = 0
 local function complain(...)
     problems = problems + 1
     print((...):format(select(2, ...)))
+end
+
+--- Adds the transitions of a C source: constant -> list of the states that may follow it, without their common words.
+local function read_transitions(path, text, transitions)
+    for array in text:gmatch "%[%]%s*=%s*(%b{})" do
+        if array:find "TO%(" then
+            for constant, states in array:gmatch "%[([%w_]+)%]%s*=%s*([^,}]*)" do
+                local following = {}
+                for state in states:gmatch "TO%(([%w_]+)%)" do
+                    following[#following + 1] = state
+                end
+                if states:gsub("TO%([%w_]+%)", ""):find "[^%s|0]" then
+                    complain("%s: the transitions of %s have more than TO(…): %s", path, constant, states)
+                elseif transitions[constant] then
+                    complain("%s: there are transitions of %s twice", path, constant)
+                end
+                transitions[constant] = following
+            end
+        end
+    end
 end
 
 --- Compares the lines of a table with an enum.
@@ -100,77 +104,98 @@ local function check_table(page, enum, constants, rows)
     end
 end
 
---- The names of states in a cell.
-local function names_in(cell)
-    local names = {}
-    for name in cell:gmatch "`(%u[%u%d_]*)`" do
-        names[#names + 1] = name
+--- The cells of a table's row, without the blanks around them.
+local function cells_of(row)
+    local cells = {}
+    for cell in row:gsub("^%s*|", ""):gsub("|%s*$", ""):gmatch "[^|]+" do
+        cells[#cells + 1] = cell:match "^%s*(.-)%s*$"
     end
-    return names
+    return cells
 end
 
---- Compares the lines of a table of transitions with those of the source.
-local function check_transitions(page, enum, constants, rows, transitions)
-    check_table(page, enum, constants, rows)
-    local described, coded = {}, {}
-    for _, row in ipairs(rows) do
-        local from, to = row:match "^|([^|]*)|.*|([^|]*)|$"
-        for _, state in ipairs(names_in(from or "")) do
-            for _, following in ipairs(names_in(to)) do
-                described[state .. " to " .. following] = true
+--- Adds the transitions of a table to a set of "A to B".
+local function add_transitions(page, enum, header, rows, set)
+    for index = 3, #rows do
+        local cells, from = cells_of(rows[index]), 0
+        for state in (cells[1] or ""):gmatch "`(%u[%u%d_]*)`" do
+            from = from + 1
+            for following in (cells[#header] or ""):gmatch "`(%u[%u%d_]*)`" do
+                set[state .. " to " .. following] = true
             end
         end
-    end
-    for _, state in ipairs(constants) do
-        for _, following in ipairs(transitions[constants.prefix .. state] or {}) do
-            coded[state .. " to " .. following] = true
-        end
-    end
-    for _, state in ipairs(constants) do
-        for _, following in ipairs(constants) do
-            local transition = state .. " to " .. following
-            if coded[transition] and not described[transition] then
-                complain("%s: the table of %s lacks the transition from %s", page, enum, transition)
-            elseif described[transition] and not coded[transition] then
-                complain("%s: %s has no transition from %s", page, enum, transition)
-            end
+        if from == 0 or #cells ~= #header then
+            complain("%s: a row of the table of %s has no state, or not %d columns: %s", page, enum, #header, rows[index])
         end
     end
 end
 
---- Checks the marked tables of a page.
-local function check_page(page, enums, transitions)
-    local enum, rows, kind
+--- Checks the marked tables of a page. Adds the transitions that they describe: enum -> page and set of "A to B".
+local function check_page(page, enums, described)
+    local enum, rows
     for line in (read(page) .. "\n\n"):gmatch "([^\n]*)\n" do
-        local what, marked = line:match "^<!%-%- (%l+): ([%w_]+) %-%->$"
-        marked = (what == "states" or what == "transitions") and marked
-        if enum and (marked or not line:find "^|" and (#rows > 0 or line ~= "")) then
-            if kind == "states" then
-                check_table(page, enum, enums[enum], rows)
-            else
-                check_transitions(page, enum, enums[enum], rows, transitions)
+        local marked = line:match "^<!%-%- states: ([%w_]+) %-%->$"
+        local is_row = line:find "^%s*|"
+        if enum and (marked or not is_row and (#rows > 0 or line ~= "")) then
+            check_table(page, enum, enums[enum], rows)
+            local header = cells_of(rows[1] or "")
+            local last = header[#header] or ""
+            if last == "to" or last == "next" then
+                described[enum] = described[enum] or { page = page, transitions = {} }
+                add_transitions(page, enum, header, rows, described[enum].transitions)
             end
             enum = nil
         end
         if marked then
-            enum, rows, kind = marked, {}, what
+            enum, rows = marked, {}
             if not enums[enum] then
                 complain("%s: there is no enum %s in csrc/", page, enum)
                 enum = nil
             end
-        elseif enum and line:find "^|" then
+        elseif enum and is_row then
             rows[#rows + 1] = line
         end
     end
 end
 
-local enums, transitions = {}, {}
+--- Compares the transitions of the source with those that the tables describe.
+local function compare(enum, constants, transitions, found)
+    local coded, known = {}, false
+    for _, state in ipairs(constants) do
+        known = known or transitions[constants.prefix .. state] ~= nil
+        for _, following in ipairs(transitions[constants.prefix .. state] or {}) do
+            coded[state .. " to " .. following] = true
+        end
+    end
+    if known and not found then
+        complain("docs: no table of %s has its transitions", enum)
+    end
+    for _, state in ipairs(known and found and constants or {}) do
+        for _, following in ipairs(constants) do
+            local transition = state .. " to " .. following
+            if coded[transition] and not found.transitions[transition] then
+                complain("%s: the table of %s lacks the transition from %s", found.page, enum, transition)
+            elseif found.transitions[transition] and not coded[transition] then
+                complain("%s: %s has no transition from %s", found.page, enum, transition)
+            end
+        end
+    end
+end
+
+local enums, transitions, described = {}, {}, {}
 for _, path in ipairs(files("csrc", "*.[ch]")) do
     local text = read(path):gsub("/%*.-%*/", "")
     read_enums(text, enums)
-    read_transitions(text, transitions)
+    read_transitions(path, text, transitions)
 end
 for _, page in ipairs(files("docs", "*.md")) do
-    check_page(page, enums, transitions)
+    check_page(page, enums, described)
+end
+local names = {}
+for enum in pairs(enums) do
+    names[#names + 1] = enum
+end
+table.sort(names)
+for _, enum in ipairs(names) do
+    compare(enum, enums[enum], transitions, described[enum])
 end
 os.exit(problems == 0)

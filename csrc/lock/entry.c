@@ -6,7 +6,8 @@
  *                                 QUEUED, CONFIRMING -> PARKED                   (the node was deleted externally)
  *                                 CONFIRMING -> QUEUED                           (a queue entry: a restore put one before it)
  *                                 GRANTED -> LINGERING -> GRANTED | LEAVING      (released, and kept for the next one)
- *                                 any -> PARKED | GONE                           (the session is over)
+ *                                 GRANTED, LINGERING -> LEAVING -> GONE          (the session is over)
+ *                                 any other -> PARKED | GONE                     (the session is over)
  *
  * This file has what all states need: names, lists, watches, requests, and the state itself. The other files have the
  * states, each file using only those behind it in this list:

@@ -1,7 +1,9 @@
 --- inspect.watch: the changes of a queue, in their order. It tells of lost connections and sessions, and of changes that it missed.
 
 local fixture = require "spec.support.fixture"
+local compat = require "spec.support.compat"
 local inspect = require "zklock.inspect"
+local loop = require "spec.support.loop"
 
 --- Returns the next changes of a watcher, until there is none, as texts: "joined one", "gap fast 2".
 local function changes(watcher)
@@ -51,6 +53,42 @@ describe("inspect.watch", function()
         for _ = 1, 2 do
             assert.same({ nil, "the watcher is closed", "closed" }, { watcher:next(1) })
         end
+    end)
+
+    it("answers closed where it waits when it is closed", function()
+        local client = fixture.steady_client()
+        local watcher, answer = inspect.watch(client, fixture.path()), nil
+        assert.same({}, changes(watcher))
+        loop.run(function()
+            answer = compat.pack(watcher:next())
+        end, function()
+            watcher:close()
+        end)
+        assert.same({ n = 3, nil, "the watcher is closed", "closed" }, answer)
+    end)
+
+    it("answers closed where it reads when it is closed, and leaves no watch", function()
+        local path, client, link = fixture.path(), fixture.client_behind_proxy { wait = loop, session_timeout = 30 }
+        local watcher, answer = inspect.watch(client, path), nil
+        fixture.join(path, nil, "one")
+        collectgarbage "stop" -- a watch that is collected is removed, too
+        finally(function()
+            collectgarbage "restart"
+        end)
+        link:arm("children", "stall-reply")
+        loop.run(function()
+            answer = compat.pack(watcher:next())
+        end, function()
+            loop.until_true(function()
+                return link:fired()
+            end)
+            watcher:close()
+            link:resume()
+        end)
+        assert.same({ n = 3, nil, "the watcher is closed", "closed" }, answer)
+        fixture.pump_until(client, function()
+            return client:stats().watches == 0
+        end)
     end)
 
     it("waits for a lock that does not exist, and outlives its deletion", function()

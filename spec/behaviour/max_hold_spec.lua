@@ -155,7 +155,8 @@ describe("max_hold", function()
             freed = core.now()
             fixture.observer():delete(holder)
         end)
-        assert_remaining(lock, 5, freed, 5)
+        -- The client may have read its clock a moment before it received the event. So one of the 1.5 s is left as a margin.
+        assert_remaining(lock, 5, freed - 1, 5)
     end)
 
     it("that with_lock exceeds is answered with lost and the results; nothing is released twice #valgrind #asan", function()

@@ -69,18 +69,21 @@ describe("zklock top", function()
         local link = fixture.proxy()
         local shell = open(top, { servers = link.address, variables = { "ZKLOCK_SESSION_TIMEOUT=60" } })
         shell:await "web3:4711"
-        -- The age is drawn from what was read before. A further reading of the first moments has ended when the age has grown.
-        local age = age_on(shell)
+        local read = requests(link)
+        assert.is_true(read.getChildren + read.getChildren2 > 0 and read.getData > 0)
+        -- The first reading may still go on, and a busy machine may lose the connection. After that nothing is asked.
         eventually(function()
-            return age_on(shell) >= age + 2
-        end)
-        age = age_on(shell)
-        local before = requests(link)
-        assert.is_true(before.getChildren + before.getChildren2 > 0 and before.getData > 0)
-        eventually(function()
-            return age_on(shell) >= age + 5
-        end)
-        assert.same(before, requests(link))
+            local age, before = age_on(shell), requests(link)
+            eventually(function()
+                return age_on(shell) >= age + 5
+            end)
+            for kind, count in pairs(requests(link)) do
+                if count ~= before[kind] then
+                    return false, kind
+                end
+            end
+            return true
+        end, 60)
         shell:key "q"
         await_shell(shell, 0)
     end)

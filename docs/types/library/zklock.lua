@@ -986,7 +986,7 @@ local Watcher = {}
 ---@return zklock.Code? code
 function Watcher:next(timeout) end
 
---- Removes the watches. The watcher must not be used any more.
+---Removes the watches. From now on `next` answers "closed", also where it waits already.
 function Watcher:close() end
 
 -- Call ----------------------------------------------------------------------------------------------------------------

@@ -72,6 +72,11 @@ local function list(self, path)
     return { names = set, stat = stat, watch = watch, count = #names }
 end
 
+--- The answer of a watcher that was closed.
+local function closed()
+    return nil, "the watcher is closed", "closed"
+end
+
 --- Compares two readings of a directory, and notes how many changes were missed.
 local function check_gap(self, before, after, seen, reason)
     if reason then
@@ -162,6 +167,9 @@ local function refresh(self, path, reason)
     local after, message, code = list(self, path)
     if not after then
         return nil, message, code
+    elseif self.closed then -- while the list was read
+        after.watch:cancel()
+        return closed()
     end
     self.directories[path] = after
     if before then
@@ -214,7 +222,7 @@ end
 --- Reads what is due of a watcher. Returns true; or nil, message, code.
 local function update(self)
     if self.closed then
-        return nil, "the watcher is closed", "closed"
+        return closed()
     end
     local path, reason = self.path, nil
     if self.began then
@@ -227,13 +235,16 @@ local function update(self)
     if ok then
         self.began = true
         compare(self)
+        if self.closed then -- while a node was read
+            return closed()
+        end
     end
     return ok, message, code
 end
 
 local function any_due(watchers)
     for _, watcher in ipairs(watchers) do
-        if not watcher.began or is_due(watcher) then
+        if watcher.closed or not watcher.began or is_due(watcher) then
             return true
         end
     end
@@ -275,7 +286,8 @@ function Watcher:next(timeout)
     return Watcher.next_of({ self }, timeout)
 end
 
---- Removes the watches. Sends nothing that is waited for. From now on `next` answers "closed". It may be called again.
+--- Removes the watches. Sends nothing that is waited for. From now on `next` answers "closed", also where it waits already. It may
+-- be called again.
 function Watcher:close()
     self.closed = true
     for _, directory in pairs(self.directories) do

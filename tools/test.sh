@@ -82,9 +82,13 @@ builds_for() {
     esac
 }
 
+# Seconds for a suite that must pass before a change lands. The limit ends a hang, and is many times what a suite takes: a busy or
+# slow machine must not turn a run red.
+ample=2700
+
 # These only compute, and run at a lower priority than suites that wait for servers, whose sessions have timeouts.
 suites_virtual() {
-    suite "behaviour in virtual time: lua5.4, under ASan and UBSan" busted 1200 'nice -n 5 tools/specs.sh virtual-asan'
+    suite "behaviour in virtual time: lua5.4, under ASan and UBSan" busted "$ample" 'nice -n 5 tools/specs.sh virtual-asan'
     local lua
     for lua in lua5.1 luajit; do
         virtual "$lua"
@@ -92,7 +96,7 @@ suites_virtual() {
 }
 
 virtual() {
-    suite "behaviour in virtual time: $1" busted 1200 "nice -n 5 tools/specs.sh virtual --lua $1"
+    suite "behaviour in virtual time: $1" busted "$ample" "nice -n 5 tools/specs.sh virtual --lua $1"
 }
 
 # contract NAME: the file of that name, or the files of a family, whose names begin with it. A family runs on one server.
@@ -102,7 +106,7 @@ contract() {
         [ ! -e "$file" ] || found+=("$file")
     done
     [ ${#found[@]} = 1 ] || server="on_one_server "
-    suite "contract: $1${2:+, $2}" busted 900 \
+    suite "contract: $1${2:+, $2}" busted "$ample" \
         "${server}tools/specs.sh $(contract_arguments "${found[0]}" "${2:-lua5.4}") --exclude-tags=long ${found[*]}"
 }
 
@@ -115,7 +119,7 @@ export -f on_one_server
 
 # The names of all contracts, the longest first. Loops differ between the Luas; otherwise one Lua is enough.
 contract_names() {
-    local long=(openresty examples security ensemble process tools foreign)
+    local long=(openresty foreign tools examples security ensemble process)
     printf '%s\n' "${long[@]}"
     find spec/contract spec/campaign -name '*_spec.lua' -printf '%f\n' | sed -E 's/_spec\.lua$//' |
         sed -E 's/^(command|docs|foreign|loops|openresty|security|tools)_.*/\1/' | LC_ALL=C sort -u |
@@ -124,22 +128,22 @@ contract_names() {
 
 suites_contract() {
     local name lua
-    for name in $(contract_names | head -n 4); do
+    contract command
+    for name in $(contract_names | head -n 6); do
         contract "$name"
     done
     for lua in lua5.4 lua5.1 luajit; do
         contract loops "$lua"
     done
-    contract command
     contract command_run luajit
-    suite "behaviour that only the real world shows" busted 600 'tools/specs.sh real --tags=real spec/behaviour'
-    for name in $(contract_names | tail -n +5); do
+    suite "behaviour that only the real world shows" busted "$ample" 'tools/specs.sh real --tags=real spec/behaviour'
+    for name in $(contract_names | tail -n +7); do
         contract "$name"
     done
-    suite "the real client and server behave as the simulation says" ours 400 'build/c/conformance_real'
-    suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 100'
-    suite "smoke: Lua 5.2" status 30 'smoke lua5.2'
-    suite "smoke: Lua 5.3" status 30 'smoke lua5.3'
+    suite "the real client and server behave as the simulation says" ours "$ample" 'build/c/conformance_real'
+    suite "random programs are told the same by the simulation and by real servers" status "$ample" 'same_programs 1 100'
+    suite "smoke: Lua 5.2" status "$ample" 'smoke lua5.2'
+    suite "smoke: Lua 5.3" status "$ample" 'smoke lua5.3'
 }
 
 # Specs tagged #once test servers, tools and other clients more than Lua.
@@ -161,50 +165,50 @@ suites_nginx-asan() {
 }
 
 suites_campaign() {
-    suite "fault campaign: a seed never seen before" ours 240 'campaign --seconds 10'
+    suite "fault campaign: a seed never seen before" ours "$ample" 'campaign --seconds 10'
 }
 
 suites_lint() {
     # The checks "gcc" and "clang" are left out: their builds are made by now, with the same warnings.
-    suite "lint" ours 1200 'nice -n 5 tools/lint.sh layout layers tidy-quick cppcheck luacheck shellcheck docs'
-    suite "the site, without a warning" status 1200 'nice -n 5 tools/docs.sh site'
+    suite "lint" ours "$ample" 'nice -n 5 tools/lint.sh layout layers tidy-quick cppcheck luacheck shellcheck docs'
+    suite "the site, without a warning" status "$ample" 'nice -n 5 tools/docs.sh site'
 }
 
 suites_sim() {
-    suite "small worlds in every order" ours 1200 'computing build/c/explore --jobs 1 --states 120000'
-    suite "simulation: broken rules are noticed" ours 1200 'simulate c --breaks'
-    suite "simulation: known seeds" ours 1200 "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
-    suite "simulation: clients that read on" ours 1200 'simulate c --read-on --seeds 1 500'
-    suite "simulation: seeds never seen before" ours 1200 'simulate c --fresh'
-    suite "small worlds: broken rules are noticed" ours 1200 'computing build/c/explore --breaks'
-    suite "simulation: allocations that fail" ours 1200 "simulate c-asan --memory 20 25"
-    suite "simulation: a seed replays exactly" ours 1200 'simulate c --replay-check'
-    suite "simulation under ASan and UBSan" ours 1200 "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
-    suite "simulation: the simulator itself" ours 1200 'computing build/c/sim_selftest'
-    suite "the simulation behaves as the cases say" ours 1200 'computing build/c/conformance_simulated'
-    suite "the simulation behaves as the cases say, under ASan and UBSan" ours 1200 \
+    suite "small worlds in every order" ours "$ample" 'computing build/c/explore --jobs 1 --states 120000'
+    suite "simulation: broken rules are noticed" ours "$ample" 'simulate c --breaks'
+    suite "simulation: known seeds" ours "$ample" "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
+    suite "simulation: clients that read on" ours "$ample" 'simulate c --read-on --seeds 1 500'
+    suite "simulation: seeds never seen before" ours "$ample" 'simulate c --fresh'
+    suite "small worlds: broken rules are noticed" ours "$ample" 'computing build/c/explore --breaks'
+    suite "simulation: allocations that fail" ours "$ample" "simulate c-asan --memory 20 25"
+    suite "simulation: a seed replays exactly" ours "$ample" 'simulate c --replay-check'
+    suite "simulation under ASan and UBSan" ours "$ample" "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
+    suite "simulation: the simulator itself" ours "$ample" 'computing build/c/sim_selftest'
+    suite "the simulation behaves as the cases say" ours "$ample" 'computing build/c/conformance_simulated'
+    suite "the simulation behaves as the cases say, under ASan and UBSan" ours "$ample" \
         'computing build/c-asan/conformance_simulated --seeds 5'
-    suite "simulation: single scenes" ours 1200 'computing build/c/scenes'
-    suite "simulated Lua programs" ours 1200 'computing build/c/simulate_lua --seeds 1 500'
-    suite "simulated Lua programs never seen before" ours 1200 'computing build/c/simulate_lua --fresh 10'
-    suite "simulated Lua programs: broken rules are noticed" ours 1200 'computing build/c/simulate_lua --breaks'
-    suite "simulated Lua programs: a seed replays exactly" ours 1200 'computing build/c/simulate_lua --replay-check'
+    suite "simulation: single scenes" ours "$ample" 'computing build/c/scenes'
+    suite "simulated Lua programs" ours "$ample" 'computing build/c/simulate_lua --seeds 1 500'
+    suite "simulated Lua programs never seen before" ours "$ample" 'computing build/c/simulate_lua --fresh 10'
+    suite "simulated Lua programs: broken rules are noticed" ours "$ample" 'computing build/c/simulate_lua --breaks'
+    suite "simulated Lua programs: a seed replays exactly" ours "$ample" 'computing build/c/simulate_lua --replay-check'
     # Fibers change their stacks, which this one check of ASan does not support.
-    suite "simulated Lua programs under ASan and UBSan" ours 1200 \
+    suite "simulated Lua programs under ASan and UBSan" ours "$ample" \
         "asan_options=$asan_options:detect_stack_use_after_return=0 computing build/c-asan/simulate_lua --seeds 1 60"
 }
 
 suites_c() {
-    suite "C unit tests under ASan and UBSan" cmocka 240 'run_units c-asan'
-    suite "C unit tests under TSan" cmocka 240 'run_units c-tsan'
+    suite "C unit tests under ASan and UBSan" cmocka "$ample" 'run_units c-asan'
+    suite "C unit tests under TSan" cmocka "$ample" 'run_units c-tsan'
 }
 
 suites_fuzz() {
-    suite "fuzzers, a few seconds each" status 1200 'nice -n 5 tools/fuzz.sh 5'
+    suite "fuzzers, a few seconds each" status "$ample" 'nice -n 5 tools/fuzz.sh 5'
 }
 
 suites_rock() {
-    suite "luarocks make and require" ours 300 'tools/test-rock.sh'
+    suite "luarocks make and require" ours "$ample" 'tools/test-rock.sh'
 }
 
 # Needs Debian's archive.
@@ -279,7 +283,7 @@ variants=$(for group; do builds_for "$group" || exit 2; done) || exit 2
 if [ -n "$variants" ]; then
     # shellcheck disable=SC2086 # one word each
     variants=$(printf '%s\n' $variants | sort -u | tr '\n' ' ')
-    suite "build: $variants" status 1200 "tools/build.sh $variants"
+    suite "build: $variants" status "$ample" "tools/build.sh $variants"
     settle
 fi
 # After a failed build the suites would fail for that reason only.

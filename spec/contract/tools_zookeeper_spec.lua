@@ -107,6 +107,22 @@ describe("tools/zookeeper #once", function()
         assert.equal("127.0.0.1:" .. port, output:match("[^\n]+$"))
     end)
 
+    it("ends a restart whose server ends and leaves no log", function()
+        local output, status = shell("owner=" .. cluster.process_id() .. [[
+
+            eval "$("$tool" start --owner $owner)"
+            printf '#!/bin/sh\nrm -r "%s/1"\n' "$ZOOKEEPER_DIR" >"$ZOOKEEPER_DIR/remove"
+            chmod +x "$ZOOKEEPER_DIR/remove"
+            echo "$ZOOKEEPER_DIR/remove" >"$ZOOKEEPER_DIR/1/command"
+            "$tool" kill 1 --dir "$ZOOKEEPER_DIR"
+            timeout 60 "$tool" restart 1 --dir "$ZOOKEEPER_DIR" 2>&1; status=$?
+            "$tool" stop --dir "$ZOOKEEPER_DIR" >/dev/null 2>&1
+            rm -rf "$ZOOKEEPER_DIR"
+            exit $status]])
+        assert.equal(1, status, output)
+        assert.matches("server 1 ended", output)
+    end)
+
     it("ends servers and removes their directory when the owner is killed with -9", function()
         local output, status = shell([[
             sleep 60 >/dev/null 2>&1 & owner=$!

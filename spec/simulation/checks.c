@@ -852,7 +852,7 @@ static bool still_taken(const acquisition_record *record)
 {
     if (record->mode == ZKL_MODE_PERMITS)
         return semaphore_is_taken(record);
-    return record->blocker_count > 0 && sim_exists(record->blockers[0]);
+    return record->blocker_count > 0 && still_blocks(record, 0);
 }
 
 static void check_refused_try(const acquisition_record *record, zkl_code code)
@@ -873,8 +873,8 @@ static void check_refused_try(const acquisition_record *record, zkl_code code)
     totals.checked_tries++;
     int64_t created = run.clients[record->client].creates[record->path] - record->creates_before;
     if (created != 0)
-        fail("try", "acquisition %d of client %d was a refused try, yet created %d nodes in %s, which was taken",
-             record->number, record->client, (int)created, run.paths[record->path]);
+        fail("try", "acquisition %d of client %d was a refused try, yet created %d nodes in %s, which was taken by %s",
+             record->number, record->client, (int)created, run.paths[record->path], record->blockers[0]);
 }
 
 static void check_lost(const acquisition_record *record, zkl_acquisition *acquisition)
@@ -1085,6 +1085,7 @@ void check_asked(acquisition_record *record)
         if (!zkl_kind_conflicts(kind_of(record->mode), zkl_node_parse(name).kind))
             continue;
         snprintf(record->blockers[0], sizeof(record->blockers[0]), "%s/%s", directory, name);
+        record->blocker_czxids[0] = sim_czxid(record->blockers[0]);
         record->blocker_count = sim_exists_everywhere(record->blockers[0]);
     }
 }
@@ -1316,7 +1317,7 @@ static uint64_t hash_record(const acquisition_record *record)
     for (int32_t i = 0; i < record->held_count; i++)
         hash = sim_mix(hash, sim_hash_text(record->held[i]->path));
     for (int i = 0; i < record->blocker_count; i++)
-        hash = sim_mix(hash, sim_hash_text(record->blockers[i]));
+        hash = sim_mix(hash, sim_hash_text(record->blockers[i]) ^ (uint64_t)still_blocks(record, i));
     return sim_mix(hash, (uint64_t)record->creates_before);
 }
 

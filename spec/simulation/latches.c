@@ -207,6 +207,9 @@ void note_latch_deleted(const char *server_path)
     if (name[0] == '\0') {
         state_of(path)->gone_at = sim_now();
         state_of(path)->broken = false;
+        if (state_of(path)->ends_open)
+            state_of(path)->open_at = sim_now();
+        state_of(path)->ends_open = false;
     } else if (!is_count_down(name) && !is_open(path)) {
         state_of(path)->gone_at = sim_now();
         state_of(path)->broken = true;
@@ -313,7 +316,9 @@ uint64_t hash_latches(void)
         /* While it is open, the instant at which it was last open is the present one. */
         uint64_t open = is_open(run.path_count + i) ? 1 : (uint64_t)(run.latches[i].open_at / SIM_MILLISECOND);
         uint64_t outdated = (uint64_t)(run.latches[i].outdated_at / SIM_MILLISECOND);
-        sum += sim_mix((uint64_t)i, open ^ (uint64_t)(run.latches[i].gone_at / SIM_MILLISECOND) << 32 ^ outdated << 16);
+        uint64_t ends_open = (uint64_t)run.latches[i].ends_open << 63;
+        sum += sim_mix((uint64_t)i,
+                       open ^ (uint64_t)(run.latches[i].gone_at / SIM_MILLISECOND) << 32 ^ outdated << 16 ^ ends_open);
     }
     return sum;
 }
@@ -351,6 +356,8 @@ bool delete_latch(void)
             sim_foreign_delete(0, node);
     }
     if (whole) {
+        int32_t left, count;
+        state_of(path)->ends_open = written(path, &left, &count) && left == 0;
         sim_foreign_delete(0, directory);
         state_of(path)->gone_at = sim_now();
         state_of(path)->broken = true; /* until the last of these is executed */

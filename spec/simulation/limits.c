@@ -74,18 +74,26 @@ void note_lease_blockers(acquisition_record *record)
         for (int i = 0; i < count && record->blocker_count < MOST_BLOCKERS; i++) {
             char *blocker = record->blockers[record->blocker_count];
             snprintf(blocker, sizeof(record->blockers[0]), "%s/%s", directory, sim_child(directory, i));
-            if (zkl_node_parse(sim_child(directory, i)).kind != ZKL_NODE_STRANGER && sim_exists_everywhere(blocker))
+            if (zkl_node_parse(sim_child(directory, i)).kind != ZKL_NODE_STRANGER && sim_exists_everywhere(blocker)) {
+                record->blocker_czxids[record->blocker_count] = sim_czxid(blocker);
                 record->blocker_count++;
+            }
         }
         queue_directory(record->path, directory);
     }
+}
+
+bool still_blocks(const acquisition_record *record, int blocker)
+{
+    return sim_exists(record->blockers[blocker]) &&
+           sim_czxid(record->blockers[blocker]) == record->blocker_czxids[blocker];
 }
 
 bool semaphore_is_taken(const acquisition_record *record)
 {
     int32_t permits = 0;
     for (int i = 0; i < record->blocker_count; i++) {
-        if (!sim_exists(record->blockers[i]))
+        if (!still_blocks(record, i))
             continue;
         if (zkl_node_parse(strrchr(record->blockers[i], '/') + 1).kind != ZKL_NODE_LEASE)
             return true;

@@ -164,6 +164,7 @@ typedef struct acquisition_record {
      * server.
      */
     char blockers[MOST_BLOCKERS][160];
+    int64_t blocker_czxids[MOST_BLOCKERS]; /* A peer may put another node of that name in its place. */
     int blocker_count;
     int64_t creates_before;
     bool counted;         /* A node has shown that this count-down has counted. */
@@ -214,6 +215,7 @@ typedef struct {
     int64_t gone_at;     /* When its directory, or the gate of one that was not open, was last deleted. */
     int64_t outdated_at; /* When a server last showed a directory that was deleted. */
     bool broken;         /* That gate is missing. */
+    bool ends_open;      /* It says that it is open while it is being deleted. */
     bool replaced;       /* The servers have forgotten nodes of it, or have them again. */
 } latch_state;
 
@@ -467,6 +469,8 @@ void check_permits_granted(const acquisition_record *record);
 bool mismatch_explained(const acquisition_record *record);
 bool semaphore_is_taken(const acquisition_record *record);
 void note_lease_blockers(acquisition_record *record);
+/* Returns whether a node in the way of a try is still there, and is the same node. */
+bool still_blocks(const acquisition_record *record, int blocker);
 void check_child_event(int caller, const char *server_path);
 void note_limit_change(const char *server_path);
 

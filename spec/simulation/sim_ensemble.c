@@ -1612,11 +1612,13 @@ bool sim_exists(const char *path)
 
 bool sim_exists_everywhere(const char *path)
 {
-    for (int i = 0; i < sim.options.servers; i++) {
-        if (sim_tree_find(&servers[i].tree, sim_path(path)) == NULL)
+    const sim_node *now = sim_tree_find(&truth, sim_path(path));
+    for (int i = 0; now != NULL && i < sim.options.servers; i++) {
+        const sim_node *shown = sim_tree_find(&servers[i].tree, sim_path(path));
+        if (shown == NULL || shown->czxid != now->czxid)
             return false;
     }
-    return sim_exists(path);
+    return now != NULL;
 }
 
 bool sim_is_outdated_somewhere(const char *path, bool in_data)

@@ -67,6 +67,29 @@ static void test_cut_follower(void)
     end_test();
 }
 
+static void test_replaced_on_a_lagging_server(void)
+{
+    begin_test("a node exists everywhere when no server has an earlier one of its name any more", 3);
+    open_handle(0);
+    run_for(SIM_SECOND);
+    sim_foreign_create(0, "/a", "", 0);
+    run_for(SIM_SECOND / 4);
+    CHECK(sim_exists_everywhere("/a"));
+    int leader = sim_leader(), follower = (leader + 1) % 3;
+    sim_set_way(leader, follower, false);
+    sim_foreign_delete(0, "/a");
+    run_for(SIM_SECOND / 8);
+    CHECK(!sim_exists_everywhere("/a"));
+    sim_foreign_create(0, "/a", "", 0);
+    run_for(SIM_SECOND / 8);
+    CHECK(sim_exists("/a"));
+    CHECK(!sim_exists_everywhere("/a"));
+    sim_set_way(leader, follower, true);
+    run_for(SIM_SECOND / 4);
+    CHECK(sim_exists_everywhere("/a"));
+    end_test();
+}
+
 static void test_unpinged_follower(void)
 {
     begin_test("a follower that hears no ping reports nobody, though the leader carries out what its clients ask for",
@@ -247,6 +270,7 @@ void sim_selftest_faults(void)
 {
     test_expiry();
     test_cut_follower();
+    test_replaced_on_a_lagging_server();
     test_unpinged_follower();
     test_lost_reply();
     test_late_create();

@@ -368,7 +368,7 @@ bool sim_foreign_expire(int64_t session);
 
 /* The committed state, independent of what each server or client knows. */
 bool sim_exists(const char *path);
-/* Returns whether the node exists on every server. */
+/* Returns whether every server has the committed node. A server that lags may have an earlier node of that name. */
 bool sim_exists_everywhere(const char *path);
 /* Returns whether a server shows a node that is deleted, and perhaps created again since; with `in_data` also other data of it. */
 bool sim_is_outdated_somewhere(const char *path, bool in_data);

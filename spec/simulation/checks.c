@@ -515,8 +515,8 @@ static void check_told(const client *of, const acquisition_record *record)
     if (since == 0 || run.short_of_memory)
         return; /* no request; or no memory for the watch, which is no reason to lose the lock */
     /*
-     * The servers forgot its watch; after the reconnect they do not report changes from before the last answer. That also holds
-     * if it was granted only then, by a node that was watched before, for another entry of its client.
+     * The servers forgot its watch; after the reconnect they do not report changes from before the last answer. A node that
+     * waited may have been watched before, for another entry of its client.
      */
     if (run.replaced_live_at > 0 && since < of->unheard_until)
         return;

@@ -122,7 +122,7 @@ struct zkl_kind {
      * The list that armed the entry's watch on a directory.
      */
     void (*directory_listed)(zkl_entry *entry, int rc, const zkl_reply *reply);
-    /* That directory has changed. The entry is in CONFIRMING, GRANTED or LINGERING; or in LOOKING, see `asks`. */
+    /* The watched directory has changed. The entry is in CONFIRMING, GRANTED or LINGERING; or in LOOKING, see `asks`. */
     void (*directory_changed)(zkl_entry *entry);
     /* The same, but the watch is still armed: it may have missed a change. */
     void (*directory_doubted)(zkl_entry *entry);

@@ -41,7 +41,7 @@ static const zkl_queue_listener queue_events = {
     .stray_found = zkl_entry_adopt,
 };
 
-/* What each state of an entry sends. LOOKING and JOINING wait for replies. GRANTED, LINGERING and GONE send nothing. */
+/* The functions that send the request of a state. LOOKING and JOINING wait for replies. GRANTED, LINGERING and GONE send nothing. */
 const zkl_entry_sender zkl_entry_senders[] = {
     [ZKL_ENTRY_PARKED] = zkl_entry_step_parked,   [ZKL_ENTRY_RECOVERING] = zkl_entry_step_recovering,
     [ZKL_ENTRY_QUEUED] = zkl_entry_step_queued,   [ZKL_ENTRY_CONFIRMING] = zkl_entry_confirm,

@@ -218,6 +218,12 @@ describe("by itself,", function()
         assert.equal(0, worker:finish().status)
     end)
 
+    it_with(has_luv, "an error that is no string, raised after a wait with luv, is printed and ends the program", function()
+        local result = fixture.program("raiser", fixture.servers(), fixture.path()):finish()
+        assert.not_equal(0, result.status)
+        assert.truthy(result.errors:find("an error that is no string\nstack traceback:", 1, true), result.errors)
+    end)
+
     -- PUC Lua 5.1 cannot tell whether the program has stopped the collector.
     local collects = pcall(collectgarbage, "isrunning")
 

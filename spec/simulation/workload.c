@@ -3,7 +3,7 @@
  * contenders, all at random.
  *
  * A new kind of lock needs, in this folder: `random_mode` below, `kind_of` (paths.c), a check in checks.c, a world in
- * worlds.c, and for each new rule a switch (rules.c), which is a name by which the test build breaks the rule.
+ * worlds.c, and for each new rule a switch in rules.c. A switch is a name by which the test build breaks the rule.
  */
 #include <stdio.h>
 #include <stdlib.h>

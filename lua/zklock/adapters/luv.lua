@@ -15,7 +15,7 @@ local protect = require "zklock.protect"
 local uv = require "luv"
 local wait = require "zklock.wait"
 
-local coroutine, error, next, pairs, setmetatable = coroutine, error, next, pairs, setmetatable
+local coroutine, error, next, pairs, setmetatable, tostring = coroutine, error, next, pairs, setmetatable, tostring
 local traceback = debug.traceback
 local ceil, max, min = math.ceil, math.max, math.min
 
@@ -72,7 +72,7 @@ function run_ready()
                     ready[#ready + 1] = woken[rest]
                 end
                 schedule()
-                error(traceback(thread, problem), 0)
+                error(traceback(thread, tostring(problem)), 0)
             end
         end
     end

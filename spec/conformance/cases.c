@@ -199,6 +199,17 @@ void run_until_told_at(int client, const char *word, const char *file, int line)
     run_until_at(has_told, &expected, file, line, word);
 }
 
+static bool is_alone(const void *context)
+{
+    (void)context;
+    return world_has_only(1);
+}
+
+void run_until_alone(void)
+{
+    RUN_UNTIL(is_alone, NULL);
+}
+
 /* ---- watchers ---- */
 
 void on_watch(zhandle_t *zh, int type, int state, const char *path, void *context)

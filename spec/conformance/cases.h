@@ -67,6 +67,11 @@ void run_until_state_at(int client, int state, const char *file, int line);
 /* Runs until the story of the client contains the word. */
 void run_until_told_at(int client, const char *word, const char *file, int line);
 #define RUN_UNTIL_TOLD(client, word) run_until_told_at(client, word, __FILE__, __LINE__)
+/*
+ * Runs until no session of an earlier case is left, if the case has opened one client. Only then each zxid is that of a request of
+ * this case.
+ */
+void run_until_alone(void);
 /* Runs until each connected client has the reply to a new request. Events that the server sent before have arrived then. */
 void settle(void);
 /* The same, without one client. */

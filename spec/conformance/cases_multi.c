@@ -167,6 +167,7 @@ static void rolled_back_anew(void)
 static void several_at_once(void)
 {
     open_with_directory();
+    run_until_alone();
     zoo_create_op_init(&ops[0], "/d/n-", "", 0, OPEN, ZOO_EPHEMERAL_SEQUENTIAL, name, sizeof(name));
     zoo_check_op_init(&ops[1], "/none", -1);
     answer *before = ask_create(0, "/d/n-", "x", ZOO_EPHEMERAL_SEQUENTIAL);
@@ -200,6 +201,7 @@ static void checks_only(void)
 {
     static watch w = {0, "w", true};
     open_with_directory();
+    run_until_alone();
     CHECK_NUMBER(RESULT(ask_get(0, "/d/old", &w)), ZOK);
     told(0);
     answer *first = ask_create(0, "/a", "x", ZOO_PERSISTENT);

@@ -382,9 +382,9 @@ static void containers(void)
     CHECK_NUMBER(make(0, "/c2", ZOO_CONTAINER), ZOK);
     CHECK_NUMBER(make(0, "/c", ZOO_CONTAINER), ZNODEEXISTS);
     CHECK_NUMBER(make(0, "/c/a", ZOO_EPHEMERAL), ZOK);
-    CHECK_NUMBER(RESULT(ask_delete(0, "/c/a", -1)), ZOK);
     static watch w = {0, "w", false};
     CHECK_NUMBER(RESULT(ask_exists(0, "/c", &w)), ZOK);
+    CHECK_NUMBER(RESULT(ask_delete(0, "/c/a", -1)), ZOK); /* from now on the server may delete it at any time */
     RUN_UNTIL(is_gone, "/c");
     CHECK_NUMBER(RESULT(ask_exists(0, "/c2", NULL)), ZOK); /* it has never had a child */
     CHECK(strstr(told(0), "w:deleted") != NULL);
@@ -410,6 +410,7 @@ static void older_calls(void)
 static void one_transaction_each(void)
 {
     open_client(0);
+    run_until_alone();
     answer *first = ask_create(0, "/a", "x", ZOO_PERSISTENT);
     ask_get(0, "/a", NULL);
     ask_list(0, "/", NULL);

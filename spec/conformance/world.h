@@ -35,6 +35,11 @@ void world_stop(void);
 void world_begin(uint64_t seed);
 void world_end(void);
 
+/*
+ * Whether the server has no more than so many sessions. Sessions of earlier cases may still be there, and the end of each takes
+ * a zxid.
+ */
+bool world_has_only(int sessions);
 /* The host string by which a client's handle reaches the server, without a chroot. Opens and closes handles of that client
  * from now on. */
 const char *world_host(int client);

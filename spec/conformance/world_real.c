@@ -264,6 +264,29 @@ void world_end(void)
     mend();
 }
 
+/* Asks the server by a four-letter word, which is no request of a session, and takes no zxid. */
+bool world_has_only(int sessions)
+{
+    char text[16384];
+    size_t used = 0;
+    ssize_t got;
+    const char *port = strrchr(server, ':');
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons((uint16_t)strtol(port + 1, NULL, 10));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || send(fd, "mntr", 4, MSG_NOSIGNAL) != 4)
+        die("mntr");
+    while (used + 1 < sizeof(text) && (got = recv(fd, text + used, sizeof(text) - used - 1, 0)) > 0)
+        used += (size_t)got;
+    close(fd);
+    text[used] = '\0';
+    int there = 0;
+    const char *line = strstr(text, "zk_global_sessions\t");
+    if (line == NULL || sscanf(line, "zk_global_sessions\t%d", &there) != 1)
+        die("mntr has no line zk_global_sessions");
+    return there <= sessions;
+}
+
 const char *world_host(int client)
 {
     return links[client].host;

@@ -227,15 +227,15 @@ void check_latches(void)
         if (sim_is_outdated_somewhere(directory, state_of(path)->replaced))
             state_of(path)->outdated_at = sim_now();
         int32_t left, count, done = counted(path);
-        bool says = written(path, &left, &count);
+        bool says = written(path, &left, &count), open = is_open(path);
+        if (open)
+            state_of(path)->open_at = sim_now();
         if (state_of(path)->broken)
-            continue;
+            continue; /* an administrator deletes it; the deletes may also be lost */
         if (says ? left + done != count : done > 0)
             fail("counted", "%d have counted at %s, which says %d of %d are left", (int)done, run.paths[path],
                  says ? (int)left : -1, says ? (int)count : -1);
-        bool open = is_open(path), whole = says && !open;
-        if (open)
-            state_of(path)->open_at = sim_now();
+        bool whole = says && !open;
         if (whole && state_of(path)->replaced && gates(path) == 0)
             state_of(path)->broken = true; /* restored as it was after its gate had been deleted */
         else if (gates(path) != (whole ? 1 : 0) || (whole && !has_gate(path)))

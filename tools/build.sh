@@ -2,7 +2,7 @@
 #
 # Builds variants, each in build/<variant>:
 #
-#   5.1 5.2 5.3 5.4 luajit    the Lua module, as released
+#   5.1 5.2 5.3 5.4 luajit    the Lua module, as released. They share build/lua, where what does not depend on Lua is compiled once
 #   <lua>-release             the same, for `make install`: a warning of the compiler is no error
 #   <lua>-asan                the Lua module with address and undefined-behaviour sanitizers, by gcc: its libasan can be
 #                             preloaded into an interpreter that is not instrumented
@@ -34,6 +34,7 @@ build() {
 
     local options=()
     case $base in
+    lua) options+=("-DZKLOCK_LUA=5.1;5.2;5.3;5.4;luajit" "-DZKLOCK_MODULES=$PWD/build") ;;
     5.1 | 5.2 | 5.3 | 5.4 | luajit) options+=("-DZKLOCK_LUA=$base") ;;
     c) options+=(-DZKLOCK_LUA=none -DZKLOCK_TESTS=ON) ;;
     clang) options+=(-DZKLOCK_LUA=5.4 -DZKLOCK_TESTS=ON -DCMAKE_C_COMPILER=clang) ;;
@@ -54,7 +55,15 @@ build() {
 
 [ $# -gt 0 ] || { sed -n '3,/^$/s/^# \{0,1\}//p' "$0" && exit 2; }
 mkdir -p build
+modules=
 for wanted; do
+    case $wanted in
+    5.1 | 5.2 | 5.3 | 5.4 | luajit) modules=${modules:-lua:}${modules:+,}module-$wanted ;;
+    *) set -- "$@" "$wanted" ;;
+    esac
+    shift
+done
+for wanted in ${modules:+"$modules"} "$@"; do
     variant=${wanted%%:*} only=
     [ "$variant" = "$wanted" ] || only=${wanted#*:}
     log=build/$variant.log

@@ -58,9 +58,9 @@ check_clang() {
     tools/build.sh clang
 }
 
-# tidy PATTERN…: only compiled files have a command line for the analysis.
+# tidy PATTERN…: only compiled files have a command line for the analysis. Warnings of clang itself are errors here, too.
 tidy() {
-    tools/build.sh clang || return 1
+    tools/build.sh clang:configured || return 1
     files "$@" |
         while read -r file; do
             ! grep -qF "/$file\"" build/clang/compile_commands.json || echo "$file"

@@ -2,17 +2,20 @@
 #
 # Builds variants, each in build/<variant>:
 #
-#   5.1 5.2 5.3 5.4 luajit    the Lua module, as released. They share build/lua, where what does not depend on Lua is compiled once
+#   5.1 5.2 5.3 5.4 luajit    the Lua module, as released. All are made in build/lua, where what does not depend on Lua is compiled
+#                             once; that directory is for the Luas that were asked for so far
 #   <lua>-release             the same, for `make install`: a warning of the compiler is no error
 #   <lua>-asan                the Lua module with address and undefined-behaviour sanitizers, by gcc: its libasan can be
 #                             preloaded into an interpreter that is not instrumented
 #   <lua>-coverage            the Lua module, counting lines
 #   c                         C unit tests and simulator, as released
-#   c-asan c-tsan c-coverage  the same, instrumented
+#   c-asan c-tsan c-coverage  the same, instrumented; c-tsan is without the simulator
 #   clang                     everything but the fuzzers by clang; clang-tidy reads it
 #   fuzz                      the fuzzers, by clang
 #
 # Usage: tools/build.sh VARIANT[:TARGET,…]…     with targets: only those of the variant, and their requirements
+#
+# Of several that run at once, each waits for the others.
 
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,6 +30,18 @@ configure() {
         cmake -S . -B "build/$variant" -DZKLOCK_WERROR="${WERROR:-ON}" "$@"
 }
 
+# configure_luas LUA…: for these, and those for which build/lua is already.
+configure_luas() {
+    local before='' lua
+    [ ! -f build/lua/Makefile ] || before=$(sed -n 's/^ZKLOCK_LUA:[A-Z]*=//p' build/lua/CMakeCache.txt)
+    local luas=$before
+    for lua; do
+        case ";$luas;" in *";$lua;"*) ;; *) luas=$luas${luas:+;}$lua ;; esac
+    done
+    [ "$luas" = "$before" ] ||
+        cmake -S . -B build/lua -DZKLOCK_WERROR="${WERROR:-ON}" "-DZKLOCK_LUA=$luas" "-DZKLOCK_MODULES=$PWD/build"
+}
+
 build() {
     local variant=$1 base=${1%%-*} kind='' targets=()
     case $variant in *-*) kind=${variant#*-} ;; esac
@@ -34,7 +49,7 @@ build() {
 
     local options=()
     case $base in
-    lua) options+=("-DZKLOCK_LUA=5.1;5.2;5.3;5.4;luajit" "-DZKLOCK_MODULES=$PWD/build") ;;
+    lua) ;;
     5.1 | 5.2 | 5.3 | 5.4 | luajit) options+=("-DZKLOCK_LUA=$base") ;;
     c) options+=(-DZKLOCK_LUA=none -DZKLOCK_TESTS=ON) ;;
     clang) options+=(-DZKLOCK_LUA=5.4 -DZKLOCK_TESTS=ON -DCMAKE_C_COMPILER=clang) ;;
@@ -50,11 +65,18 @@ build() {
     *) echo "tools/build.sh: no such variant: $variant" >&2 && return 2 ;;
     esac
 
-    configure "$variant" "${options[@]}" && cmake --build "build/$variant" -j "$jobs" ${targets[0]:+--target "${targets[@]}"}
+    if [ "$variant" = lua ]; then
+        configure_luas "${targets[@]#module-}" || return
+    else
+        configure "$variant" "${options[@]}" || return
+    fi
+    cmake --build "build/$variant" -j "$jobs" ${targets[0]:+--target "${targets[@]}"}
 }
 
 [ $# -gt 0 ] || { sed -n '3,/^$/s/^# \{0,1\}//p' "$0" && exit 2; }
 mkdir -p build
+exec {lock}>build/lock
+flock "$lock"
 modules=
 for wanted; do
     case $wanted in

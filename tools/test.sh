@@ -65,8 +65,9 @@ campaign() {
 export -f smoke smoke_command simulate campaign variant_of
 
 # The builds and suites of each group, the longest first. All builds are made before any suite runs: linking a module anew takes it
-# away from programs that load it at that moment. What no suite of the group runs is not built. Even so gcc compiles each source but
-# those of fuzzers, and clang compiles these, with warnings as errors.
+# away from programs that load it at that moment. What no suite runs is not built for those that must pass. Even so gcc compiles each
+# source for them but those of fuzzers (and the unit tests only for sanitizers, so with fewer warnings than in the group `long`), and
+# clang compiles fuzzers, with warnings as errors.
 builds_for() {
     case $1 in
     c) echo c-asan:unit_programs c-tsan ;;
@@ -179,7 +180,7 @@ suites_campaign() {
 }
 
 suites_lint() {
-    # The checks "gcc" and "clang" are left out: gcc has built all by now, and clang-tidy reports the warnings of clang.
+    # The checks "gcc" and "clang" are left out: clang-tidy reports the warnings of clang, and the builds of all groups those of gcc.
     suite "lint" ours "$ample" 'nice -n 5 tools/lint.sh layout layers tidy-quick cppcheck luacheck shellcheck docs'
     suite "the site, without a warning" status "$ample" 'nice -n 5 tools/docs.sh site'
 }

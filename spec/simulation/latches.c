@@ -231,7 +231,7 @@ void check_latches(void)
         if (open)
             state_of(path)->open_at = sim_now();
         if (state_of(path)->broken)
-            continue; /* an administrator deletes it; the deletes may also be lost */
+            continue;
         if (says ? left + done != count : done > 0)
             fail("counted", "%d have counted at %s, which says %d of %d are left", (int)done, run.paths[path],
                  says ? (int)left : -1, says ? (int)count : -1);
@@ -360,7 +360,7 @@ bool delete_latch(void)
         state_of(path)->ends_open = written(path, &left, &count) && left == 0;
         sim_foreign_delete(0, directory);
         state_of(path)->gone_at = sim_now();
-        state_of(path)->broken = true; /* until the last of these is executed */
+        state_of(path)->broken = true; /* until the last of these is executed, which may be never */
     }
     return true;
 }

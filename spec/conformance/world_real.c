@@ -274,7 +274,8 @@ bool world_has_only(int sessions)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     address.sin_port = htons((uint16_t)strtol(port + 1, NULL, 10));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || send(fd, "mntr", 4, MSG_NOSIGNAL) != 4)
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        send(fd, "mntr", 4, MSG_NOSIGNAL) != 4)
         die("mntr");
     while (used + 1 < sizeof(text) && (got = recv(fd, text + used, sizeof(text) - used - 1, 0)) > 0)
         used += (size_t)got;

@@ -169,10 +169,12 @@ static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
     if (reply->generation != entry->generation) {
         return;
     }
-    if (entry->state != ZKL_ENTRY_QUEUED) {
-        return; /* its create failed, or it is leaving */
+    if (entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING) {
+        zkl_entry_note_request(entry, ZKL_REQUEST_LIST, false);
     }
-    zkl_entry_note_request(entry, ZKL_REQUEST_LIST, false);
+    if (entry->state != ZKL_ENTRY_QUEUED) {
+        return; /* its create failed, it is leaving, or its number has proved its place (zkl_entry_check_place may take it back) */
+    }
     if (rc == ZOK && (reply->tag == ZKL_LIST_LOOK || reply->connection == entry->connection)) {
         stand(entry, names);
     } else if (rc == ZNONODE) {

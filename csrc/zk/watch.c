@@ -37,7 +37,9 @@ struct zkl_watch {
     zkl_watcher *owner; /* whose own node this is, if it listens for changes of the data */
     bool children;      /* constant: on the children of the directory */
     bool unwanted;      /* armed, not needed any more, removal not confirmed: counted in session->cleaning */
-    bool asked;         /* the node's data asked the owner for something, as read when the watch was armed */
+    bool asked;         /* the node's data asked the owner for something, when they were last read */
+    bool reading;       /* a request is in flight that reads the data, and arms nothing */
+    uint32_t read_on;   /* the connection on which the data were last read */
 };
 
 void zkl_watches_use_ops(zkl_session *session, const zkl_watch_ops *ops, void *owner)
@@ -124,6 +126,7 @@ static void free_if_unused(zkl_watch *watch)
 }
 
 static void on_armed(void *owner, int rc, const zkl_reply *reply);
+static void on_read(void *owner, int rc, const zkl_reply *reply);
 static void on_listed(void *owner, int rc, const zkl_reply *reply);
 static void on_removed(void *owner, int rc, const zkl_reply *reply);
 static void on_event(zhandle_t *handle, int type, int state, const char *path, void *context);
@@ -164,6 +167,24 @@ static void disarm(zkl_watch *watch)
         watch->flying++;
         watch->state = ZKL_WATCH_REMOVING;
     } else {
+        zkl_try_later(watch->session);
+    }
+}
+
+/*
+ * Reads the owner's data once more if its watch was armed on an earlier connection. After a reconnect the server reports
+ * only changes whose zxids are higher than those that the client has seen. The zxids of a restored server may be lower.
+ */
+static void read_again(zkl_watch *watch)
+{
+    bool known = watch->read_on == watch->session->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
+    if (known || watch->reading || !zkl_session_usable(watch->session)) {
+        return;
+    }
+    const zkl_ask ask = {.on_reply = on_read, .owner = watch};
+    watch->reading = zkl_send_get(watch->session, &ask, watch->node, NULL, NULL) == ZOK;
+    watch->flying += watch->reading;
+    if (!watch->reading) {
         zkl_try_later(watch->session);
     }
 }
@@ -263,6 +284,8 @@ void zkl_watch_own(zkl_session *session, zkl_watcher *owner, zkl_directory *dire
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
         session->watches.ops->revoked(
             owner); /* a waiter's read has shown it, and the node is not read again before it changes */
+    } else if (watch->state == ZKL_WATCH_ARMED) {
+        read_again(watch);
     }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         arm(watch); /* if that is not possible now, zkl_watches_resume does it */
@@ -361,6 +384,7 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
     const zkl_watch_ops *ops = watch->session->watches.ops;
     watch->flying--;
     watch->asked = rc == ZOK && ops->asks(reply->data, reply->length);
+    watch->read_on = reply->connection;
     if (watch->asked && watch->owner != NULL) {
         ops->revoked(watch->owner);
     }
@@ -386,6 +410,26 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
     } else {
         rearm_or_free(watch);
     }
+}
+
+/* Handles the reply to read_again. If the watch has fired meanwhile, the reply to its next arming counts. */
+static void on_read(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_watch *watch = owner;
+    const zkl_watch_ops *ops = watch->session->watches.ops;
+    watch->flying--;
+    watch->reading = false;
+    if (rc == ZTHROTTLEDOP && watch->owner != NULL) {
+        zkl_try_later(watch->session);
+    } else if (rc == ZOK && watch->state == ZKL_WATCH_ARMED) {
+        bool heard = watch->asked;
+        watch->asked = ops->asks(reply->data, reply->length);
+        watch->read_on = reply->connection;
+        if (watch->asked && !heard && watch->owner != NULL) {
+            ops->revoked(watch->owner);
+        }
+    }
+    free_if_unused(watch);
 }
 
 /* Handles the list that arms the watch on the children of a directory. */
@@ -487,6 +531,8 @@ void zkl_watches_resume(const zkl_directory *directory)
             disarm(watch);
         } else if (watch->state == ZKL_WATCH_IDLE && watch->owner != NULL) {
             arm(watch);
+        } else if (watch->state == ZKL_WATCH_ARMED && watch->owner != NULL) {
+            read_again(watch);
         }
     }
 }

@@ -514,12 +514,6 @@ static void check_told(const client *of, const acquisition_record *record)
     int64_t since = record->revocable && record->revocations == 0 ? earliest_request(record) : 0;
     if (since == 0 || run.short_of_memory)
         return; /* no request; or no memory for the watch, which is no reason to lose the lock */
-    /*
-     * The servers forgot its watch; after the reconnect they do not report changes from before the last answer. A node that
-     * waited may have been watched before, for another entry of its client.
-     */
-    if (run.replaced_live_at > 0 && since < of->unheard_until)
-        return;
     if (since < record->granted_at)
         since = record->granted_at;
     if (since < of->unheard_until)

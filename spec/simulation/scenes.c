@@ -442,6 +442,44 @@ static void lost_writer(bool unheard, bool broken, bool trace)
     break_rule(NULL);
 }
 
+/*
+ * A holder's client has seen higher zxids than those of the restored data. So after its reconnect the servers do not report a
+ * request to let go that was written to them before: it must read its node.
+ */
+static void restored_before_request(const broken_rule *rule, bool trace)
+{
+    begin_with_numbers("a request to let go is written to restored servers", rule, trace);
+    client *one = new_client();
+    acquisition_record *record = new_record(one, 0);
+    record->handoff = 0;
+    record->linger = record->max_hold = 0;
+    record->revocable = true;
+    submit_acquisition(record);
+    until(record, ZKL_ACQUISITION_GRANTED);
+    sim_back_up();
+    for (int i = 0; i < 10; i++)
+        CHECK(sim_foreign_set(0, run.paths[0], "later"));
+    sim_run_until(sim_now());
+    wait_until(sim_now() + run.timeout / 2); /* a heartbeat shows their zxids */
+    held_back = one->index;
+    replace_data(SIM_RESTORED);
+    while (sim_leader() < 0)
+        sim_run_until(sim_next_event(event_counts));
+    CHECK(sim_foreign_set(0, record->node, ZKL_REVOKE));
+    for (int i = 0; i < 20; i++)
+        CHECK(sim_foreign_set(0, run.paths[0], "again"));
+    sim_run_until(sim_now());
+    held_back = -1;
+    deliver_all();
+    while (!run.failed && one->state != ZKL_STATE_CONNECTED)
+        pass_time();
+    deliver_all();
+    CHECK(is(record, ZKL_ACQUISITION_GRANTED) && record->revocations == (rule == NULL));
+    end_acquisition(record);
+    end_scene();
+    break_rule(NULL);
+}
+
 static acquisition_record *ask_permits(client *of, int32_t count, int32_t limit)
 {
     run.limits[0] = limit;
@@ -465,6 +503,7 @@ static void take_permit(client *of, int32_t limit)
 static void begin_with_semaphore(const char *name, bool trace)
 {
     begin_with_numbers(name, NULL, trace);
+    sim_preset_counter("/l/locks", NUMBER);
     CHECK(sim_foreign_create(0, "/l/locks", "", 0) && sim_foreign_create(0, "/l/leases", "", 0));
     sim_run_until(sim_now());
 }
@@ -523,6 +562,39 @@ static void two_first_in_queue(bool trace)
     end_acquisition(first);
     until(second, ZKL_ACQUISITION_GRANTED);
     end_acquisition(second);
+    end_scene();
+}
+
+/*
+ * A client sends a list with its create, and the number alone then seems to prove that no entry is ahead in the semaphore's queue.
+ * But a restore had given out the numbers once more. The client learns of two entries ahead when it finds no room for its permit,
+ * and must then notice when both are gone, one after the other.
+ */
+static void restored_before_head(bool trace)
+{
+    static const char taken[] = "/l/leases/_c_f0000000-0000-4000-8001-000000000010-lease-0000000000";
+    static const char ahead[] = "/l/locks/_c_f0000000-0000-4000-8001-000000000011-lock-0000000001";
+    begin_with_semaphore("entries are put before the head of a semaphore's queue", trace);
+    client *one = new_client(), *other = new_client();
+    CHECK(sim_foreign_create(0, taken, "", 0) && sim_foreign_create(0, ahead, "", 0));
+    sim_run_until(sim_now());
+    sim_back_up();
+    CHECK(sim_foreign_delete(0, taken) && sim_foreign_delete(0, ahead));
+    sim_run_until(sim_now());
+    take_permit(one, 1);
+    replace_data(SIM_RESTORED_LIVE);
+    acquisition_record *nearest = ask_permits(other, 1, 1);
+    deliver_all();
+    acquisition_record *last = ask_permits(one, 1, 1);
+    deliver_all();
+    CHECK(is(nearest, ZKL_ACQUISITION_WAITING) && is(last, ZKL_ACQUISITION_WAITING));
+    CHECK(last->acquisition->entry->state == ZKL_ENTRY_QUEUED && last->acquisition->entry->tenure.ahead == 2);
+    end_acquisition(nearest);
+    deliver_all();
+    CHECK(sim_foreign_delete(0, taken) && sim_foreign_delete(0, ahead));
+    sim_run_until(sim_now());
+    until(last, ZKL_ACQUISITION_GRANTED);
+    end_acquisition(last);
     end_scene();
 }
 
@@ -697,6 +769,9 @@ int main(int argc, char **argv)
     forgotten_watch(trace);
     restored_limit(trace);
     two_first_in_queue(trace);
+    restored_before_head(trace);
+    restored_before_request(NULL, trace);
+    restored_before_request(rule_of(ZKL_BREAK_OUTLIVED), trace);
     for (int i = 0; i < 4; i++)
         lost_writer(i / 2 == 1, i % 2 == 1, trace);
     printf("%d passed, %d failed\n", passed, failed);

@@ -173,7 +173,7 @@ static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
         zkl_entry_note_request(entry, ZKL_REQUEST_LIST, false);
     }
     if (entry->state != ZKL_ENTRY_QUEUED) {
-        return; /* its create failed, it is leaving, or its number has proved its place (zkl_entry_check_place may take it back) */
+        return; /* its create failed, it is leaving, or its number has proved its place; only check_place takes that back */
     }
     if (rc == ZOK && (reply->tag == ZKL_LIST_LOOK || reply->connection == entry->connection)) {
         stand(entry, names);

@@ -38,6 +38,7 @@ struct zkl_watch {
     bool children;      /* constant: on the children of the directory */
     bool unwanted;      /* armed, not needed any more, removal not confirmed: counted in session->cleaning */
     bool asked;         /* the node's data asked the owner for something, when they were last read */
+    bool told;          /* and the owner was told that */
     bool reading;       /* a request is in flight that reads the data, and arms nothing */
     uint32_t read_on;   /* the connection on which the data were last read */
 };
@@ -125,6 +126,15 @@ static void free_if_unused(zkl_watch *watch)
     }
 }
 
+/* Tells the owner, if there is one, that its node's data ask for something. */
+static void tell_owner(zkl_watch *watch)
+{
+    if (watch->asked && watch->owner != NULL) {
+        watch->told = true;
+        watch->session->watches.ops->revoked(watch->owner);
+    }
+}
+
 static void on_armed(void *owner, int rc, const zkl_reply *reply);
 static void on_read(void *owner, int rc, const zkl_reply *reply);
 static void on_listed(void *owner, int rc, const zkl_reply *reply);
@@ -177,15 +187,17 @@ static void disarm(zkl_watch *watch)
  */
 static void read_again(zkl_watch *watch)
 {
-    bool known = watch->read_on == watch->session->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
-    if (known || watch->reading || !zkl_session_usable(watch->session)) {
+    zkl_session *session = watch->session;
+    bool known = watch->read_on == session->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
+    if (known || watch->reading || !zkl_session_usable(session)) {
         return;
     }
     const zkl_ask ask = {.on_reply = on_read, .owner = watch};
-    watch->reading = zkl_send_get(watch->session, &ask, watch->node, NULL, NULL) == ZOK;
+    watch->reading =
+        session->requests.in_flight < ZKL_MAX_IN_FLIGHT && zkl_send_get(session, &ask, watch->node, NULL, NULL) == ZOK;
     watch->flying += watch->reading;
     if (!watch->reading) {
-        zkl_try_later(watch->session);
+        zkl_try_later(session);
     }
 }
 
@@ -279,11 +291,11 @@ void zkl_watch_own(zkl_session *session, zkl_watcher *owner, zkl_directory *dire
         return; /* no request to release will be noticed: not worth losing the lock for */
     }
     watch->owner = owner;
+    watch->told = false;
     owner->own = watch;
     session->watches.own_bytes += bytes_of(session, watch->node);
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
-        session->watches.ops->revoked(
-            owner); /* a waiter's read has shown it, and the node is not read again before it changes */
+        tell_owner(watch); /* a waiter's read has shown it, and the node is not read again before it changes */
     } else if (watch->state == ZKL_WATCH_ARMED) {
         read_again(watch);
     }
@@ -385,9 +397,7 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
     watch->flying--;
     watch->asked = rc == ZOK && ops->asks(reply->data, reply->length);
     watch->read_on = reply->connection;
-    if (watch->asked && watch->owner != NULL) {
-        ops->revoked(watch->owner);
-    }
+    tell_owner(watch);
     tell_of_look(watch, rc == ZOK);
     if (rc == ZOK || ZKL_BROKEN(ZKL_BREAK_REARM)) {
         watch->state = ZKL_WATCH_ARMED;
@@ -416,17 +426,15 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
 static void on_read(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_watch *watch = owner;
-    const zkl_watch_ops *ops = watch->session->watches.ops;
     watch->flying--;
     watch->reading = false;
     if (rc == ZTHROTTLEDOP && watch->owner != NULL) {
         zkl_try_later(watch->session);
     } else if (rc == ZOK && watch->state == ZKL_WATCH_ARMED) {
-        bool heard = watch->asked;
-        watch->asked = ops->asks(reply->data, reply->length);
+        watch->asked = watch->session->watches.ops->asks(reply->data, reply->length);
         watch->read_on = reply->connection;
-        if (watch->asked && !heard && watch->owner != NULL) {
-            ops->revoked(watch->owner);
+        if (!watch->told) {
+            tell_owner(watch);
         }
     }
     free_if_unused(watch);
@@ -477,6 +485,9 @@ static void on_removed(void *owner, int rc, const zkl_reply *reply)
     watch->flying--;
     if (watch->state == ZKL_WATCH_REMOVING) {
         watch->state = rc == ZOK ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
+        if (rc != ZOK && !watch->told) {
+            tell_owner(watch); /* it has come since the removal was sent */
+        }
         if (rc == ZOK) {
             watch->session->watches.others->removed(watch->session->watches.others_owner, watch->node, watch->children);
             rearm_or_free(watch);

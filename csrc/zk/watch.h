@@ -129,7 +129,7 @@ bool zkl_watch_is_armed(const zkl_watcher *watcher);
 const char *zkl_watch_node_of(const zkl_watcher *watcher);
 /*
  * Requests may go out again: removes watches of the directory that could not be removed, and arms those of owners on their
- * own nodes.
+ * own nodes. On a new connection it reads the data of these nodes once more.
  */
 void zkl_watches_resume(const zkl_directory *directory);
 /* The handle is closed: no watcher is called any more. The caller keeps the directory meanwhile. */

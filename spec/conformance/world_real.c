@@ -281,11 +281,11 @@ bool world_has_only(int sessions)
         used += (size_t)got;
     close(fd);
     text[used] = '\0';
-    int there = 0;
-    const char *line = strstr(text, "zk_global_sessions\t");
-    if (line == NULL || sscanf(line, "zk_global_sessions\t%d", &there) != 1)
+    static const char name[] = "zk_global_sessions\t";
+    const char *line = strstr(text, name);
+    if (line == NULL)
         die("mntr has no line zk_global_sessions");
-    return there <= sessions;
+    return strtol(line + sizeof(name) - 1, NULL, 10) <= sessions;
 }
 
 const char *world_host(int client)

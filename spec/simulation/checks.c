@@ -1168,8 +1168,9 @@ static void create_requested(void *context, int caller, const char *path)
 
 /*
  * A client repeats a throttled request after a second: perhaps once for each of its nodes, but not as fast as answers
- * arrive. It sends heartbeats nevertheless, every T/5, each with an exists for each of its nodes. A program that asks for contenders is given all contenders of a path at once. The
- * client tries those requests only once, so they do not count.
+ * arrive. It sends heartbeats nevertheless, every T/5, each with an exists for each of its nodes. A program that asks for
+ * contenders is given all contenders of a path at once. The client tries those requests only once, so they do not count. The
+ * reads of holders' own nodes after a reconnect do not count either.
  */
 static void throttled(void *context, int caller, bool probe, const char *path)
 {

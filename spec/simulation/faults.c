@@ -59,6 +59,7 @@ enum {
 };
 
 static int64_t duration(int64_t most_tenths);
+static void wait_for_restore(int64_t during);
 static void isolate(int server);
 
 /*
@@ -111,7 +112,7 @@ static void undo(void *context, int64_t what)
         if (sim_restored_everywhere())
             sim_reset_connections(-1);
         else
-            undo_later(UNDO_LIVE, 0, 0, run.timeout / 50);
+            wait_for_restore(run.timeout / 50);
         break;
     case UNDO_STALL:
         sim_stall_requests(one, false);
@@ -124,6 +125,16 @@ static void undo(void *context, int64_t what)
 static void undo_later(int what, int one, int other, int64_t after)
 {
     sim_schedule(sim_now() + after, undo, NULL, one * 100 + other * 10 + what);
+}
+
+/* After a live restore clients do not hear of changes before their connections end. */
+static void wait_for_restore(int64_t during)
+{
+    for (int i = 0; i < run.client_count; i++) {
+        if (run.clients[i].unheard_until < sim_now() + during)
+            run.clients[i].unheard_until = sim_now() + during;
+    }
+    undo_later(UNDO_LIVE, 0, 0, during);
 }
 
 static int64_t duration(int64_t most_tenths)
@@ -366,10 +377,7 @@ static bool replace_data(sim_replacement how)
     if (!replaced)
         return false;
     if (how == SIM_RESTORED_LIVE) {
-        int64_t during = duration(10);
-        for (int i = 0; i < run.client_count; i++)
-            run.clients[i].unheard_until = sim_now() + during;
-        undo_later(UNDO_LIVE, 0, 0, during);
+        wait_for_restore(duration(10));
         return true;
     }
     int64_t during = duration(10);

@@ -49,22 +49,22 @@ static bool deliver_one(void)
     return false;
 }
 
-/* Returns the first request of the client that is under way; NULL if there is none. */
-static const sim_delivery *sent_by(const client *of)
+/* Returns the client's first message that is under way to a server, or from one; NULL if there is none. */
+static const sim_delivery *message_of(const client *of, bool up)
 {
     static sim_delivery deliveries[MOST_DELIVERIES];
     int count = run.failed ? 0 : sim_deliveries(deliveries, MOST_DELIVERIES);
     for (int i = 0; i < count; i++) {
-        if (deliveries[i].caller == of->index && deliveries[i].up)
+        if (deliveries[i].caller == of->index && deliveries[i].up == up)
             return &deliveries[i];
     }
     return NULL;
 }
 
-/* Delivers all requests of the client that are under way, and no reply. */
-static void deliver_requests(const client *of)
+/* Delivers all requests of the client that are under way, and no reply; or all replies and events, and no request. */
+static void deliver_all_of(const client *of, bool up)
 {
-    for (const sim_delivery *next = sent_by(of); next != NULL; next = sent_by(of))
+    for (const sim_delivery *next = message_of(of, up); next != NULL; next = message_of(of, up))
         deliver(next);
 }
 
@@ -240,7 +240,7 @@ static void directory_reaped(bool trace)
     while (queue->parents_flying == 0 && deliver_one()) {
     }
     CHECK(queue->parents_flying == 3);
-    const sim_delivery *first = sent_by(of);
+    const sim_delivery *first = message_of(of, true);
     CHECK(first != NULL);
     deliver(first);
     CHECK(sim_foreign_delete(0, "/new"));
@@ -385,7 +385,7 @@ static void until_heartbeat(const client *of)
     char what[200] = "";
     int64_t limit = sim_now() + run.timeout;
     while (!run.failed && strstr(what, "multi") == NULL && sim_now() < limit) {
-        const sim_delivery *next = sent_by(of);
+        const sim_delivery *next = message_of(of, true);
         if (next != NULL)
             sim_describe(next, what, sizeof(what));
         if (strstr(what, "multi") == NULL && !deliver_one())
@@ -419,14 +419,14 @@ static void lost_writer(bool unheard, bool broken, bool trace)
     CHECK(sim_foreign_delete(0, node));
     sim_run_until(sim_now());
     take_turn(other);
-    deliver_requests(one);
+    deliver_all_of(one, true);
     CHECK(sim_foreign_create(0, node, "", 0));
     sim_run_until(sim_now());
     acquisition_record *reader = new_record(one, 0);
     reader->mode = ZKL_MODE_READ;
     reader->writer = writer;
     submit_acquisition(reader);
-    deliver_requests(one);
+    deliver_all_of(one, true);
     held_back = -1;
 
     deliver_all();
@@ -442,6 +442,48 @@ static void lost_writer(bool unheard, bool broken, bool trace)
     break_rule(NULL);
 }
 
+static acquisition_record *ask_revocable(client *of)
+{
+    acquisition_record *record = new_record(of, 0);
+    record->handoff = 0;
+    record->linger = record->max_hold = 0;
+    record->revocable = true;
+    submit_acquisition(record);
+    return record;
+}
+
+/*
+ * An acquisition waits, and another one of its client waits for its node, whose data ask to let go. The second one is cancelled,
+ * and the first one is granted while the removal of that watch is in flight. Then the connection is lost, and the watch stays.
+ */
+static void granted_while_unwatched(bool trace)
+{
+    begin_with_numbers("a request to let go of a node whose watch was about to be removed", NULL, trace);
+    client *one = new_client(), *other = new_client();
+    acquisition_record *holder = ask(other, 0, 0);
+    until(holder, ZKL_ACQUISITION_GRANTED);
+    acquisition_record *record = ask_revocable(one);
+    deliver_all();
+    acquisition_record *behind = ask(one, 0, 0);
+    deliver_all();
+    CHECK(sim_foreign_set(0, record->node, ZKL_REVOKE));
+    sim_run_until(sim_now());
+    deliver_all();
+    end_acquisition(behind);
+    end_acquisition(holder);
+    deliver_all_of(other, true);
+    deliver_all_of(one, false);
+    CHECK(is(record, ZKL_ACQUISITION_GRANTED) && record->revocations == 0 && message_of(one, true) != NULL);
+    sim_lose_connection(one->index, false);
+    pass_time();
+    while (!run.failed && one->state != ZKL_STATE_CONNECTED)
+        pass_time();
+    deliver_all();
+    CHECK(is(record, ZKL_ACQUISITION_GRANTED) && record->revocations == 1);
+    end_acquisition(record);
+    end_scene();
+}
+
 /*
  * A holder's client has seen higher zxids than those of the restored data. So after its reconnect the servers do not report a
  * request to let go that was written to them before: it must read its node.
@@ -450,11 +492,7 @@ static void restored_before_request(const broken_rule *rule, bool trace)
 {
     begin_with_numbers("a request to let go is written to restored servers", rule, trace);
     client *one = new_client();
-    acquisition_record *record = new_record(one, 0);
-    record->handoff = 0;
-    record->linger = record->max_hold = 0;
-    record->revocable = true;
-    submit_acquisition(record);
+    acquisition_record *record = ask_revocable(one);
     until(record, ZKL_ACQUISITION_GRANTED);
     sim_back_up();
     for (int i = 0; i < 10; i++)
@@ -475,6 +513,7 @@ static void restored_before_request(const broken_rule *rule, bool trace)
         pass_time();
     deliver_all();
     CHECK(is(record, ZKL_ACQUISITION_GRANTED) && record->revocations == (rule == NULL));
+    CHECK(zkl_engine_stats(one->engine)->connections == 2 && zkl_engine_stats(one->engine)->notifications == 0);
     end_acquisition(record);
     end_scene();
     break_rule(NULL);
@@ -586,9 +625,13 @@ static void restored_before_head(bool trace)
     acquisition_record *nearest = ask_permits(other, 1, 1);
     deliver_all();
     acquisition_record *last = ask_permits(one, 1, 1);
+    const zkl_entry *entry = last->acquisition->entry;
+    while (entry->state != ZKL_ENTRY_CONFIRMING && deliver_one()) {
+    }
+    CHECK(entry->tenure.place == ZKL_PLACE_HEAD_BY_NUMBER && zkl_entry_has_sent(entry, ZKL_REQUEST_LIST));
     deliver_all();
     CHECK(is(nearest, ZKL_ACQUISITION_WAITING) && is(last, ZKL_ACQUISITION_WAITING));
-    CHECK(last->acquisition->entry->state == ZKL_ENTRY_QUEUED && last->acquisition->entry->tenure.ahead == 2);
+    CHECK(entry->state == ZKL_ENTRY_QUEUED && entry->tenure.ahead == 2);
     end_acquisition(nearest);
     deliver_all();
     CHECK(sim_foreign_delete(0, taken) && sim_foreign_delete(0, ahead));
@@ -770,6 +813,7 @@ int main(int argc, char **argv)
     restored_limit(trace);
     two_first_in_queue(trace);
     restored_before_head(trace);
+    granted_while_unwatched(trace);
     restored_before_request(NULL, trace);
     restored_before_request(rule_of(ZKL_BREAK_OUTLIVED), trace);
     for (int i = 0; i < 4; i++)

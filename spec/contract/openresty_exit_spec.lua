@@ -26,8 +26,9 @@ describe("inside nginx #nginx", function()
         location = /lead { content_by_lua_block {
             assert(ngx.timer.at(0, function()
                 local lock = require("spec.support.inside_nginx").mutex("@PATH@-leader")
-                assert(lock:acquire())
-                while lock:held() do ngx.sleep(0.05) end
+                local held, message, code = lock:acquire()
+                assert(held or code == "closed", message) -- the exit of the worker may come before the grant
+                while held and lock:held() do ngx.sleep(0.05) end
             end))
             ngx.say("leads")
         } }

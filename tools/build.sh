@@ -2,8 +2,8 @@
 #
 # Builds variants, each in build/<variant>:
 #
-#   5.1 5.2 5.3 5.4 luajit    the Lua module, as released. All are made in build/lua, where what does not depend on Lua is compiled
-#                             once; that directory is for the Luas that were asked for so far
+#   5.1 5.2 5.3 5.4 luajit    the Lua module, as released. All are made in build/lua, which compiles once what does not depend on Lua.
+#                             That directory is for the Luas that were asked for so far.
 #   <lua>-release             the same, for `make install`: a warning of the compiler is no error
 #   <lua>-asan                the Lua module with address and undefined-behaviour sanitizers, by gcc: its libasan can be
 #                             preloaded into an interpreter that is not instrumented

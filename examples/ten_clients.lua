@@ -1,6 +1,7 @@
 -- Ten clients, each in a separate process, take turns: they are granted the lock in the order of the queue, one at a time. One
 -- is killed (kill -9) while it waits and one while it holds the lock. Neither blocks the other clients for longer than its
--- session timeout, 6 seconds here: a dead client's place in the queue is deleted with its session.
+-- session timeout, 6 seconds here: a dead client's place in the queue is deleted with its session. The sessions of the others are
+-- longer, so that they keep their places on a busy machine too.
 --
 --   lua examples/ten_clients.lua HOST:PORT
 
@@ -12,7 +13,8 @@ local CLIENTS, DIES_WAITING, DIES_INSIDE = 10, "client-4", "client-7"
 
 --- The work of each client: waits for the lock, holds it, releases it. Its identity is visible to other clients.
 local function client(name, path)
-    local lock = assert(zklock.connect(common.servers, { session_timeout = 6, identity = name })):mutex(path)
+    local dies = name == DIES_WAITING or name == DIES_INSIDE
+    local lock = assert(zklock.connect(common.servers, { session_timeout = dies and 6 or 60, identity = name })):mutex(path)
     assert(lock:acquire(60))
     print(name .. " in")
     if name == DIES_INSIDE then

@@ -40,7 +40,7 @@ smoke() {
         assert(client:state() == "connecting", client:state())
         local lock, message, code = client:mutex("/smoke"):acquire(0.05)
         assert(lock == nil and code == "disconnected", tostring(message) .. " " .. tostring(code))
-        client:close()
+        assert(client:close(60))
         assert(client:state() == "closed", client:state())' && smoke_command "$1"
 }
 

@@ -79,8 +79,8 @@ static void kill_group(zkl_guard_page *page, int socket, wrapper_state wrapper)
     while (wrapper != WRAPPER_FINISHED) {
         pid_t group = atomic_load(&page->group);
         if (group != 0) {
+            atomic_store(&page->sent, ZKL_GUARD_SENT_KILL); /* before: the wrapper reads it when the group is gone */
             zkl_group_signal(group, SIGKILL);
-            atomic_store(&page->sent, ZKL_GUARD_SENT_KILL);
         }
         bool alive = group != 0 && zkl_group_look(group) == ZKL_GROUP_ALIVE;
         if (wrapper == WRAPPER_ENDED && !alive) {

@@ -9,7 +9,7 @@ local zklock = require "zklock"
 local worker = {}
 
 --- The most paths in one request, and the seconds that ZooKeeper has to answer for each.
-local MOST_PATHS, PATIENCE = 20, 2
+local MOST_PATHS, PATIENCE = 20, 10
 
 local client, collector
 

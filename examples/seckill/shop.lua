@@ -26,13 +26,13 @@ local redis_port, zookeeper
 --- For init_worker_by_lua: begins to open the session, in the background.
 function shop.open(settings)
     redis_port, zookeeper = settings.redis_port, settings.zookeeper
-    assert(zklock.shared(zookeeper, { session_timeout = 8 }))
+    assert(zklock.shared(zookeeper, { session_timeout = 30 }))
 end
 
 --- Runs fn(stock) with a connection to Redis, which goes back to the worker's pool unless an error occurred.
 local function with_redis(fn)
     local stock = redis:new()
-    stock:set_timeout(10000)
+    stock:set_timeout(60000)
     assert(stock:connect("127.0.0.1", redis_port))
     local sold = fn(stock)
     stock:set_keepalive(10000, 200)
@@ -101,7 +101,7 @@ end
 
 --- Returns the result; or nil, the problem, and whether the purchase may have happened.
 function shop.with_zklock(order)
-    local lock = zklock.shared(zookeeper, { session_timeout = 8 }):mutex("/seckill/stock")
+    local lock = zklock.shared(zookeeper, { session_timeout = 30 }):mutex("/seckill/stock")
     local began = false
     local ran, ok, sold = pcall(lock.with_lock, lock, function(held)
         began = true

@@ -29,6 +29,8 @@ local QUIET, QUIET_WITH_CURATOR = 9, 20
 local BEAT = 0.25
 --- The section of the page that gets the figures.
 local SECTIONS = { full = "campaign", short = "campaign", control = "control", leased = "leased", stalled = "stalled" }
+--- Seconds that `zklock run` and the command that records its turn may take to start on a busy machine, whoever serves meanwhile.
+local STARTS = 30
 --- Sessions of this many seconds are Curator's.
 local LONG_SESSION = 20
 --- How many violations are printed, and how much of each.
@@ -357,7 +359,8 @@ local function collect(campaign)
     return all, expected, limits
 end
 
---- Twice the longest session timeout of all clients that share a path with this one, plus the longest time for which it is idle.
+--- Twice the longest session timeout of all clients that share a path with this one, plus the longest time for which it is idle,
+-- and for a client whose turns are processes the time that they take to start.
 local function limit_of(client, paths)
     local timeout = client.timeout
     for _, lock in ipairs(client.locks) do
@@ -365,7 +368,7 @@ local function limit_of(client, paths)
             timeout = math.max(timeout, paths[member.path])
         end
     end
-    return 2 * timeout + (client.idle and client.idle + client.pause or 0)
+    return 2 * timeout + (client.idle and client.idle + client.pause or 0) + (client.runtime == "command" and STARTS or 0)
 end
 
 --- The longest of these limits.

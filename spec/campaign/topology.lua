@@ -82,35 +82,39 @@ function Topology:at_hub(words)
     return self.isolated and words or { "setpriv", "--pdeathsig", "KILL", "--", table.unpack(words) }
 end
 
---- Counts the faults that need an element in a set, since several may need the same at the same time. Adds the element with the
--- first and deletes it with the last.
-local function change(self, inside, set, address, by)
-    local key = inside .. " " .. set .. " " .. address
-    local before = self.users[key] or 0
-    self.users[key] = before + by
-    if before + by == (by > 0 and 1 or 0) then
+--- Counts the faults that need elements in a set, since several may need the same at the same time. Adds an element with the first
+-- and deletes it with the last.
+local function change(self, inside, set, addresses, by)
+    local changed = {}
+    for _, address in ipairs(addresses) do
+        local key = inside .. " " .. set .. " " .. address
+        local before = self.users[key] or 0
+        self.users[key] = before + by
+        changed[#changed + 1] = before + by == (by > 0 and 1 or 0) and address or nil
+    end
+    if changed[1] then
         tasks.run(self:inside(inside, {
-            "nft", by > 0 and "add" or "delete", "element", "inet", "faults", set, "{ " .. address .. " }"
+            "nft", by > 0 and "add" or "delete", "element", "inet", "faults", set, "{ " .. table.concat(changed, ", ") .. " }"
         }))
     end
 end
 
 --- Drops everything that `from` sends to `to`.
 function Topology:cut(from, to)
-    change(self, to, "deaf", self.addresses[from], 1)
+    change(self, to, "deaf", { self.addresses[from] }, 1)
 end
 
 function Topology:mend(from, to)
-    change(self, to, "deaf", self.addresses[from], -1)
+    change(self, to, "deaf", { self.addresses[from] }, -1)
 end
 
 --- Drops the data that `from` sends to `to`; data that `to` sends still arrives at `from`.
 function Topology:stall(from, to)
-    change(self, to, "stalled", self.addresses[from], 1)
+    change(self, to, "stalled", { self.addresses[from] }, 1)
 end
 
 function Topology:resume(from, to)
-    change(self, to, "stalled", self.addresses[from], -1)
+    change(self, to, "stalled", { self.addresses[from] }, -1)
 end
 
 --- Makes a namespace repeat unacknowledged packets at least each second, so that a link delivers soon after it works again. Without
@@ -119,17 +123,22 @@ function Topology:repeat_soon(name)
     return pcall(tasks.run, self:inside(name, { "sh", "-c", "echo 1000 >/proc/sys/net/ipv4/tcp_rto_max_ms" }))
 end
 
+--- Adds the addresses of namespaces to those between which and `name` packets get lost, or removes them.
+local function change_loss(self, name, others, by)
+    local addresses = {}
+    for index, other in ipairs(others) do
+        addresses[index] = self.addresses[other]
+    end
+    change(self, name, "lossy", addresses, by)
+end
+
 --- Drops some of the packets between `name` and each of `others`.
 function Topology:lose(name, others)
-    for _, other in ipairs(others) do
-        change(self, name, "lossy", self.addresses[other], 1)
-    end
+    change_loss(self, name, others, 1)
 end
 
 function Topology:lose_no_more(name, others)
-    for _, other in ipairs(others) do
-        change(self, name, "lossy", self.addresses[other], -1)
-    end
+    change_loss(self, name, others, -1)
 end
 
 return { new = new }

@@ -264,10 +264,9 @@ void world_end(void)
     mend();
 }
 
-/* Asks the server by a four-letter word, which is no request of a session, and takes no zxid. */
-bool world_has_only(int sessions)
+/* Asks the server by a four-letter word, which is no request of a session, and takes no zxid. Writes the answer to `text`. */
+static void ask_server(const char *word, char *text, size_t size)
 {
-    char text[16384];
     size_t used = 0;
     ssize_t got;
     const char *port = strrchr(server, ':');
@@ -275,12 +274,18 @@ bool world_has_only(int sessions)
     address.sin_port = htons((uint16_t)strtol(port + 1, NULL, 10));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-        send(fd, "mntr", 4, MSG_NOSIGNAL) != 4)
-        die("mntr");
-    while (used + 1 < sizeof(text) && (got = recv(fd, text + used, sizeof(text) - used - 1, 0)) > 0)
+        send(fd, word, strlen(word), MSG_NOSIGNAL) != (ssize_t)strlen(word))
+        die(word);
+    while (used + 1 < size && (got = recv(fd, text + used, size - used - 1, 0)) > 0)
         used += (size_t)got;
     close(fd);
     text[used] = '\0';
+}
+
+bool world_has_only(int sessions)
+{
+    char text[16384];
+    ask_server("mntr", text, sizeof(text));
     static const char name[] = "zk_global_sessions\t";
     const char *line = strstr(text, name);
     if (line == NULL)
@@ -383,10 +388,17 @@ void world_fail_next_send(int client)
         die("shutdown");
 }
 
-/* A handle with the session's id and password takes the session over, and ends it. */
+/*
+ * A handle with the session's id and password takes the session over, and ends it. zookeeper_close waits for the server for 1.5 s only;
+ * a session that has not ended by then could still be taken back by the client of the case.
+ */
 void world_end_session(const clientid_t *session)
 {
+    char text[16384], id[24];
+    snprintf(id, sizeof(id), "0x%llx\n", (unsigned long long)session->client_id);
     zookeeper_close(connect_directly(session));
+    for (ask_server("dump", text, sizeof(text)); strstr(text, id) != NULL; ask_server("dump", text, sizeof(text)))
+        poll(NULL, 0, MOMENT);
 }
 
 void world_restart_server(void)

@@ -154,7 +154,7 @@ describe("the counts of suites #once", function()
     end)
 
     it("count a suite as failed if its shell was killed before it wrote a result", function()
-        local output, status = suites("suite yes status 10 true; suite lost status 10 'sleep 2'; kill -9 $!; settle; summary")
+        local output, status = suites("suite yes status 10 true; suite lost status 10 'sleep 600'; kill -9 $!; settle; summary")
         assert.equal(1, status)
         assert.matches("not ok: lost\n", output, 1, true)
         assert.matches("\n1 passed, 1 failed$", output)

@@ -76,7 +76,7 @@ describe("the log option", function()
 
     it("keeps the latest 64 lines for a program that does not fetch them", function()
         local lines = {}
-        local client = fixture.client({ session_timeout = 4, log = function(_, message)
+        local client = fixture.client({ session_timeout = 20, log = function(_, message)
             lines[#lines + 1] = message
         end })
         local path, acquisitions = fixture.path(), {}
@@ -103,7 +103,11 @@ describe("the log option", function()
         client:pump()
         assert.equal("waiting", (acquisitions[70]:phase()))
         assert.equal(64, #lines)
-        assert.truthy(lines[64]:find("queueing again", 1, true), lines[64])
+        local last = 64
+        while lines[last]:find("Exceeded deadline", 1, true) do -- libzookeeper says so on a busy machine
+            last = last - 1
+        end
+        assert.truthy(lines[last]:find("queueing again", 1, true), lines[last])
     end)
 
     it("is called for each line, with a level", function()

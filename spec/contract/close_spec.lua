@@ -24,7 +24,7 @@ describe("a client", function()
     it("is collected with its session when the program forgets it and its locks #valgrind #asan", function()
         local path = fixture.path()
         do
-            local client = assert(zklock.connect(fixture.servers(), { session_timeout = 30 }))
+            local client = assert(zklock.connect(fixture.servers(), { session_timeout = 30, connect_timeout = 20 }))
             local lock = client:mutex(path, { on_lost = function()
                 error(client)
             end })

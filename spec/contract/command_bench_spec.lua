@@ -59,6 +59,13 @@ describe("zklock bench", function()
             local path = fixture.directory() .. "/bench"
             local bench = commands.start { "bench", "--seconds", part == "write" and "600" or "8", "--path", path }
             local below = ({ write = "", lock = "/alone", hand_over = "/shared" })[part]
+            if below ~= "" then -- a node before the measurement's keeps it from going on
+                eventually(function()
+                    return exists(path)
+                end)
+                fixture.join(path .. below, nil, "somebody else")
+                fixture.await_children(path .. below, part == "lock" and 2 or 5)
+            end
             eventually(function()
                 return exists(path .. below)
             end)
@@ -66,6 +73,29 @@ describe("zklock bench", function()
             assert.equal(130, bench:finish().status, part)
             assert.is_false(exists(path), part)
         end
+    end)
+
+    it("removes its node when Ctrl-C ends it before the servers have answered that they have created it", function()
+        local link, path = fixture.proxy(), fixture.directory() .. "/bench"
+        link:arm("create", "stall-reply")
+        local bench = commands.start({ "bench", "--path", path }, { servers = link.address })
+        link:wait_fired(60)
+        bench:signal "INT"
+        link:resume()
+        assert.equal(130, bench:finish().status)
+        assert.is_false(exists(path))
+    end)
+
+    it("says that it cannot know whether its node exists, if Ctrl-C ends it and the servers do not answer", function()
+        local link, path = fixture.proxy(), fixture.directory() .. "/bench"
+        link:arm("create", "stall-reply")
+        local bench = commands.start({ "bench", "--path", path }, { servers = link.address })
+        link:wait_fired(60)
+        bench:signal "INT"
+        local result = bench:finish()
+        assert.equal(130, result.status)
+        assert.truthy(result.errors:find("no server has said whether " .. path .. " was created", 1, true), result.errors)
+        assert.is_true(exists(path))
     end)
 
     it("refuses a path that exists, and does not touch it", function()

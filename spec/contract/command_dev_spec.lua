@@ -3,6 +3,7 @@
 local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
@@ -41,13 +42,16 @@ describe("zklock dev", function()
 
     it("ends with the signal that interrupts its start, and leaves nothing", function()
         local directory = commands.directory()
-        local dev = commands.start({ "dev", "--", "true" }, { variables = { "TMPDIR=" .. directory } })
+        local server, mark = directory .. "/java", "600." .. cluster.process_id()
+        files.write(server, ("#!/bin/sh\necho begun >%s/begun\nexec sleep %s\n"):format(directory, mark)) -- it never serves
+        assert(os.execute("chmod +x " .. server))
+        local dev = commands.start({ "dev", "--", "true" }, { variables = { "TMPDIR=" .. directory, "ZOOKEEPER_JAVA=" .. server } })
         eventually(function()
-            return count_servers(directory) == 1
+            return files.read(directory .. "/begun") ~= ""
         end)
         dev:signal "TERM"
         assert.equal(143, dev:finish().status)
-        assert.equal(0, count_servers(directory))
+        assert.same({}, commands.processes("sleep " .. mark))
     end)
 
     it("says what is missing", function()

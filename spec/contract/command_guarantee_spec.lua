@@ -3,9 +3,9 @@
 -- Each round has a command with a grandchild in its group, which both ignore TERM where the title says so, and a program that wants
 -- the lock (spec/programs/grantee.lua). Rounds run at the same time. ZKLOCK_ROUNDS sets their number.
 
-local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
@@ -35,25 +35,28 @@ local function start_round(options, session)
     local round = { path = path, link = link, wrapper = commands.start(words, { servers = link and link.address }) }
     -- The two opens of the FIFO wait for each other: the program begins when the command runs.
     round.grantee = fixture.remember(program.run("grantee", {
-        "sh", "-c", 'exec "$1" spec/programs/grantee.lua "$2" "$3" 3<"$0/fifo"', directory, program.interpreter(),
-        fixture.servers(), path
+        "sh", "-c", 'exec 3<"$0/fifo"; echo >"$0/opened"; exec "$1" spec/programs/grantee.lua "$2" "$3"', directory,
+        program.interpreter(), fixture.servers(), path
     }))
+    round.opened = directory .. "/opened"
     return round
 end
 
 --- Waits until the program of a round waits for the lock. Returns false if the command has lost the lock before.
 local function is_waiting(round)
-    assert.equal("waits", round.grantee:line())
-    local ended
-    eventually(function()
-        local status = io.open(round.wrapper.directory .. "/status")
-        ended = status and status:read "*l"
-        if status then
-            status:close()
-        end
-        return ended or fixture.has(round.path, 2)
+    local function await(happens)
+        local ended
+        eventually(function()
+            ended = round.wrapper:has_ended()
+            return ended or happens()
+        end)
+        return not ended
+    end
+    return await(function()
+        return files.read(round.opened) ~= ""
+    end) and assert.equal("waits", round.grantee:line()) and await(function()
+        return fixture.has(round.path, 2)
     end)
-    return not ended
 end
 
 --- Starts all rounds; each program waits for its lock afterwards. Returns nil if a command has lost its lock before.
@@ -87,17 +90,27 @@ local function shows_death(rounds, session)
     return shown
 end
 
+--- Asserts how the wrappers end. Returns false if one of them has lost its lock although it should not have.
+local function have_status(rounds, status)
+    local kept = true
+    for _, round in ipairs(rounds) do
+        local ended = round.wrapper:finish().status
+        kept = kept and (ended ~= 120 or status == 120)
+        assert(ended == status or ended == 120, ended)
+    end
+    return kept
+end
+
 --- Starts rounds, and calls act(rounds). With `outlived` every program must get its lock after its command has ended. If the
 -- machine is too busy for the session timeout, or if act returns false, does so again with a longer one.
--- @tparam table options see start_round
+-- @tparam table options see start_round; and `status`: with which the wrappers end
 local function run_rounds(options, act, outlived)
     local session = SESSION
     for _ = 1, TRIES do
         local rounds = start_rounds(options, session)
-        if rounds then
-            if act(rounds) ~= false and (not outlived or shows_death(rounds, session)) then
-                return rounds
-            end
+        if rounds and act(rounds) ~= false and (not outlived or shows_death(rounds, session)) and
+            (not options.status or have_status(rounds, options.status)) then
+            return rounds
         end
         fixture.clean()
         session = 2 * session
@@ -118,21 +131,15 @@ local function signals(signal)
     end
 end
 
-local function assert_statuses(rounds, status)
-    for _, round in ipairs(rounds) do
-        assert.equal(status, round.wrapper:finish().status)
-    end
-end
-
 describe("no process of a command is alive when another contender gets the lock", function()
     after_each(fixture.clean)
 
     it("if the command ends by a signal that zklock passes on", function()
-        assert_statuses(assert_dead({}, signals "TERM"), 143)
+        assert_dead({ status = 143 }, signals "TERM")
     end)
 
     it("if only its first process ends by that, and the other one ignores TERM", function()
-        assert_statuses(assert_dead({ ignores = true }, signals "INT"), 130)
+        assert_dead({ ignores = true, status = 130 }, signals "INT")
     end)
 
     it("if zklock is killed #asan", function()
@@ -142,7 +149,7 @@ describe("no process of a command is alive when another contender gets the lock"
     it("if zklock is stopped", function()
         local rounds = assert_dead({}, signals "STOP")
         signals "CONT"(rounds)
-        assert_statuses(rounds, 120)
+        assert.is_true(have_status(rounds, 120))
     end)
 
     it("if zklock is stopped and the command ignores TERM", function()
@@ -150,27 +157,24 @@ describe("no process of a command is alive when another contender gets the lock"
     end)
 
     it("if zklock cannot reach ZooKeeper, and the command ignores TERM", function()
-        local rounds = assert_dead({ ignores = true, grace = "600", proxied = true }, function(rounds)
+        assert_dead({ ignores = true, grace = "600", proxied = true, status = 120 }, function(rounds)
             for _, round in ipairs(rounds) do
                 round.link:stall()
             end
         end)
-        assert_statuses(rounds, 120)
     end)
 
     it("if the guardian is killed before #asan", function()
-        local rounds = assert_dead({ ignores = true }, function(rounds)
+        assert_dead({ ignores = true, status = 125 }, function(rounds)
             for _, round in ipairs(rounds) do
-                local guardian = cluster.run({ "pgrep", "-x", "-P", tostring(round.wrapper.pid), "zklock-guardian" })
-                if guardian == "" then
+                local guardian = commands.await_guardian(round.wrapper)
+                if not guardian then
                     assert.equal(120, round.wrapper:finish().status) -- the lock was lost already
                     return false
                 end
-                assert.truthy(guardian:find "^%d+$", guardian)
                 os.execute("kill -KILL " .. guardian)
             end
         end)
-        assert_statuses(rounds, 125)
     end)
 end)
 
@@ -178,7 +182,7 @@ describe("a command whose node an administrator deletes", function()
     after_each(fixture.clean)
 
     it("is killed at once, although it ignores TERM and has any grace", function()
-        local rounds = run_rounds({ ignores = true, grace = "100000" }, function(rounds)
+        run_rounds({ ignores = true, grace = "100000", status = 120 }, function(rounds)
             for _, round in ipairs(rounds) do
                 -- The node of the command is the first in the queue; the other one is the program's.
                 local first
@@ -191,6 +195,5 @@ describe("a command whose node an administrator deletes", function()
                 assert(fixture.observer():delete(round.path .. "/" .. first.name))
             end
         end)
-        assert_statuses(rounds, 120)
     end)
 end)

@@ -95,6 +95,7 @@ describe("zklock run leaves no node and no process", function()
         })
         fixture.remember(wrapper)
         assert.equal("3", wrapper:line())
+        wrapper:finish()
         assert.same({}, fixture.children(path))
         no_processes(mark)
     end)
@@ -109,25 +110,33 @@ describe("zklock run leaves no node and no process", function()
         return fixture.remember(program.run("full", { "sh", "-c", line .. " >/dev/full 2>/dev/full 3>/dev/full; echo $?" }))
     end
 
+    --- The same to its end; returns the exit code.
+    local function run_on_full_disk(words, options)
+        return tonumber(start_on_full_disk(words, options):finish().output)
+    end
+
     it("when messages and status cannot be written, because the disk is full, and exits with the same code", function()
         local path, taken, mark = fixture.path(), fixture.path(), new_mark()
         fixture.join(taken)
         for _, case in ipairs {
             { 3, path, "--", "sh", "-c", "exit 3" }, { 143, path, "-c", "kill -TERM $$" }, { 127, path, "--", "no-such-command" },
             { 143, "--max-hold", "0.1", path, "--", "sleep", mark }, { 123, "-n", taken, "--", "sleep", mark },
-            { 124, "-w", "0.4", taken, "--", "sleep", mark }, { 0, "-n", "--skip-ok", taken, "--", "sleep", mark },
+            { 0, "-n", "--skip-ok", taken, "--", "sleep", mark },
             { 125, "-n", "-w", "1", path, "--", "true" }, { 121, "-w", "0.2", path, "--", "true", servers = "127.0.0.1:1" }
         } do
             local code = table.remove(case, 1)
-            assert.equal(tostring(code), start_on_full_disk(case, case):line(), table.concat(case, " "))
+            assert.equal(code, run_on_full_disk(case, case), table.concat(case, " "))
         end
+        assert.equal(124, commands.while_time_runs_out(function(seconds)
+            return run_on_full_disk { "-w", seconds, taken, "--", "sleep", mark }
+        end))
         local wrapper = start_on_full_disk { path, "--", "sleep", mark }
         fixture.await_children(path, 1)
         eventually(function()
             return commands.processes("sleep " .. mark)[3] ~= nil -- the shell, zklock, its guardian, the command
         end)
         assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
-        assert.equal("120", wrapper:line())
+        assert.equal("120\n", wrapper:finish().output)
         assert.same({}, fixture.children(path))
         assert.equal(1, #fixture.children(taken))
         no_processes(mark)
@@ -186,8 +195,7 @@ describe("zklock run leaves no node and no process", function()
         local path = fixture.path()
         local wrapper = commands.start { "run", path, "-c", "echo begun; read -r line" }
         assert.equal("begun", wrapper:line())
-        local guardian = cluster.run({ "pgrep", "-x", "-P", tostring(wrapper.pid), "zklock-guardian" })
-        assert.truthy(guardian:find "^%d+$", guardian)
+        local guardian = commands.await_guardian(wrapper)
         wrapper:tell "end"
         assert.equal(0, wrapper:finish().status)
         assert.equal(1, select(2, cluster.run({ "kill", "-0", guardian })))
@@ -197,11 +205,12 @@ describe("zklock run leaves no node and no process", function()
         local path, mark = fixture.path(), new_mark()
         local wrapper = commands.start { "run", path, "--", "sh", "-c", "echo begun; sleep " .. mark .. " & wait" }
         assert.equal("begun", wrapper:line())
-        local guardian = cluster.run({ "pgrep", "-x", "-P", tostring(wrapper.pid), "zklock-guardian" })
+        local guardian = commands.await_guardian(wrapper)
         wrapper:signal "KILL"
         eventually(function()
             return select(2, cluster.run({ "kill", "-0", guardian })) == 1
         end, 60, "the end of the guardian")
+        wrapper:finish()
         no_processes(mark)
     end)
 end)
@@ -243,7 +252,9 @@ describe("zklock hold", function()
         local path = fixture.path()
         fixture.join(path)
         assert.equal(123, commands.run({ "hold", "-n", path }).status)
-        assert.equal(124, commands.run({ "hold", "-w", "0.3", path }).status)
+        assert.equal(124, commands.while_time_runs_out(function(seconds)
+            return commands.run({ "hold", "-w", seconds, path }).status
+        end))
         assert.equal(125, commands.run({ "hold" }).status)
     end)
 end)

@@ -69,10 +69,14 @@ describe("zklock run exits", function()
         local refused = run { "-n", path, "--", "true" }
         assert.equal(123, refused.status)
         assert.truthy(refused.errors:find("web3:4711", 1, true), refused.errors)
-        assert.equal(124, run({ "-w", "0.3", path, "--", "true" }).status)
+        assert.equal(124, commands.while_time_runs_out(function(seconds)
+            return run({ "-w", seconds, path, "--", "true" }).status
+        end))
         assert.equal(124, run({ "-w", "0", path, "--", "true" }).status)
         assert.equal(9, run({ "-n", "-E", "9", path, "--", "true" }).status)
-        assert.equal(0, run({ "-w", "0.3", "--skip-ok", path, "--", "true" }).status)
+        assert.equal(0, commands.while_time_runs_out(function(seconds)
+            return run({ "-w", seconds, "--skip-ok", path, "--", "true" }).status
+        end))
         assert.equal(1, #fixture.children(path))
     end)
 
@@ -194,8 +198,9 @@ describe("the command of zklock run", function()
     it("is waited for with all processes of its group #asan", function()
         local path = fixture.path()
         local wrapper = commands.start { "run", "-k", "600", path, "--", "sh", "-c",
-            '(trap "echo asked; exit 0" TERM; echo begun; while :; do sleep 0.05; done) & sleep 0.5; exit 3' }
+            '(trap "echo asked; exit 0" TERM; echo begun; while :; do sleep 0.05; done) & read -r line; exit 3' }
         assert.equal("begun", wrapper:line())
+        wrapper:tell "end"
         assert.equal("asked", wrapper:line())
         assert.equal(3, wrapper:finish().status)
     end)

@@ -22,7 +22,7 @@ describe("a client", function()
     after_each(fixture.clean)
 
     it("connects, reports its state, and closes #valgrind #asan", function()
-        local client = assert(zklock.connect(fixture.servers(), { session_timeout = 6 }))
+        local client = assert(zklock.connect(fixture.servers(), { session_timeout = 6, connect_timeout = 20 }))
         local state, problem, code = client:state()
         assert.same({ "connected", "" }, { state, problem, code })
         assert.equal(6, client:session_timeout())

@@ -10,7 +10,7 @@ local program = require "spec.support.program"
 
 --- Holds the lock until the other program waits for it. Checks what that program prints when it has got the lock.
 local function take_turns(path, name, words, printed)
-    local mutex = fixture.client():mutex(path)
+    local mutex = fixture.client({ session_timeout = 60 }):mutex(path)
     assert(mutex:acquire(20))
     local other = fixture.remember(program.run(name, words))
     eventually(function()

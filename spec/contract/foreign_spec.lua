@@ -12,7 +12,7 @@ local TURNS = tonumber(os.getenv "ZKLOCK_TURNS" or _VERSION == "Lua 5.4" and 200
 local UUID = "_c_" .. fixture.UUID
 
 local function a_mutex(path)
-    return fixture.client({ identity = "ours" }):mutex(path)
+    return fixture.client({ identity = "ours", session_timeout = 60 }):mutex(path)
 end
 
 --- Returns the command that acquires a lock. Curator and kazoo get a timeout, so that a failing spec ends.

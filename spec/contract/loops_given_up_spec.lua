@@ -316,7 +316,7 @@ describe("a wait that is never resumed", function()
             local thread = until_given_up(function()
                 repeat until coroutine.yield() ~= "pumped"
                 return true
-            end, 0.1, multi)
+            end, 1, multi)
             assert.equal("suspended", coroutine.status(thread))
         end)
 

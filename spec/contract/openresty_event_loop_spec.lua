@@ -26,7 +26,7 @@ describe("nginx's event loop is not blocked #nginx", function()
         local holder = fixture.join(server.path)
         local waiting = {}
         for index = 1, 1000 do
-            waiting[index] = cycle(server, 0, "&wait=false")
+            waiting[index] = cycle(server, 0, "&wait=false&timeout=600")
         end
         fixture.await_children(server.path, 1001, 60)
         answers(server, 200)

@@ -22,11 +22,12 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
 
     it("is complete, and answers /buy", function()
         local conf = files.read(cluster.root .. "/docs/openresty.md"):match("\n```nginx\n(.-)```")
-        -- Only paths and addresses are changed.
+        -- Only paths, addresses and the limit of time are changed.
         conf = conf:gsub("error_log [^;]*", "error_log @DIRECTORY@/error.log notice"):gsub("worker_processes auto", "%0;\n" ..
             "daemon off; pid @DIRECTORY@/nginx.pid"):gsub("listen 8080", "listen 127.0.0.1:@PORT@"):gsub("http {",
             "%0\naccess_log off;\n" .. nginx.PLACES)
         conf = conf:gsub("zk1:2181,zk2:2181,zk3:2181", fixture.servers()):gsub("/locks/stock", fixture.path())
+            :gsub("end, 5%)", "end, 60)")
         local template = os.tmpname()
         files.write(template, "@MODULES@" .. conf)
         local server = remember(nginx.start { template = template })
@@ -54,7 +55,7 @@ describe("the nginx.conf of docs/openresty.md #nginx", function()
         assert.truthy(body:find("^unknown, repeat it with the same Idempotency%-Key: .* is lost"), body)
         fixture.join(conf:match('client:mutex%("([^"]+)"%)')) -- another contender holds
         -- A short limit of time, which begins when the new worker is connected.
-        local impatient = conf:gsub("end, 5%)", "end, 0.1)"):gsub('local lock = client:mutex', 'assert(client:exists("/"))\n%0')
+        local impatient = conf:gsub("end, 60%)", "end, 0.1)"):gsub('local lock = client:mutex', 'assert(client:exists("/"))\n%0')
         files.write(template, "@MODULES@" .. impatient)
         server = remember(nginx.start { template = template })
         status, body = buy("9")

@@ -131,12 +131,13 @@ describe("inside nginx #nginx", function()
         end
     end)
 
-    it("a fast stop also ends the sessions at once #nginxasan", function()
+    it("a worker's fast stop also ends its session at once #nginxasan", function()
         local server = start(OWNERS)
         server:get("/park")
         fixture.await_children(server.path .. "-parked", 1)
         local session = fixture.session_of(server.path .. "-parked")
-        server:signal("TERM")
+        -- Not to the master, which kills its workers 1.55 s later: a busy machine may need longer.
+        server:signal("TERM", server:workers()[1])
         assert(fixture.client({ session_timeout = 60 }):mutex(server.path .. "-parked"):acquire(100))
         fixture.assert_not_expired(session)
         nobody_complained(server)

@@ -17,7 +17,7 @@ describe("inside nginx #nginx", function()
     it("with lua_code_cache off every request has its own client, which ends again #nginxasan", function()
         local server = start([[
             location = /logs { content_by_lua_block {
-                local client = assert(require("zklock").connect("@ZOOKEEPER@", { log = function() end }))
+                local client = assert(require("zklock").connect("@ZOOKEEPER@", { connect_timeout = 20, log = function() end }))
                 assert(client:mutex("@PATH@"):acquire(20))
                 ngx.say("held")
             } }

@@ -16,7 +16,7 @@ local CASES = {
         name = "acquires and releases, again and again",
         code = [[
             for i = 1, 2 do
-                local lock, err = resty_lock:new("my_locks")
+                local lock, err = resty_lock:new("my_locks", { timeout = 20 })
                 if not lock then
                     ngx.say("failed to create lock: ", err)
                 end
@@ -36,7 +36,7 @@ local CASES = {
             for i = 1, 3 do
                 collectgarbage("collect")
                 collectgarbage("collect")
-                local lock = resty_lock:new("my_locks")
+                local lock = resty_lock:new("my_locks", { timeout = 20 })
                 local elapsed, err = lock:lock("collected")
                 ngx.say("lock: ", elapsed and "held", ", ", err)
             end
@@ -93,7 +93,7 @@ local CASES = {
         code = [[
             local kept
             ngx.thread.spawn(function()
-                kept = resty_lock:new("my_locks", { exptime = 0.1, timeout = 20 })
+                kept = resty_lock:new("my_locks", { exptime = 5, timeout = 20 })
                 kept.timeout = 20 -- new has cut it to exptime
                 ngx.say("sub thread: lock: ", kept:lock("expires"))
             end)

@@ -99,7 +99,7 @@ describe("inside nginx, a client with TLS #nginx", function()
 
     spec("loses its locks with its session, and goes on with a new one", function()
         local tunnel = tunnel_at()
-        local server = start(tunnel, 1, 3)
+        local server = start(tunnel, 1, 15)
         assert.same({ 200, "parked" }, { server:get("/park") })
         assert.same({ 200, "true" }, { server:get("/parked") })
         tunnel:stop()

@@ -12,7 +12,7 @@ local inside = require "spec.support.nginx_fixture"
 
 local HEAD = [[
     init_worker_by_lua_block {
-        require("zklock").shared("@ZOOKEEPER@", { session_timeout = 10 })
+        require("zklock").shared("@ZOOKEEPER@", { session_timeout = 60 })
     }
     server {
         listen 127.0.0.1:@PORT@;
@@ -22,7 +22,7 @@ local HEAD = [[
         location = /passed { proxy_pass http://127.0.0.1:@PORT@/ui; proxy_set_header Host $http_host; }
         location = /mistake { content_by_lua_block { require("zklock.ui").serve { paths = { "no/path" } } } }
         location = /hold { content_by_lua_block {
-            local client = require("zklock").shared("@ZOOKEEPER@", { session_timeout = 10 })
+            local client = require("zklock").shared("@ZOOKEEPER@", { session_timeout = 60 })
             local lock = client:mutex("@PATH@/mine", { identity = "the request" })
             assert(lock:acquire(20))
             ngx.say "held"
@@ -59,7 +59,7 @@ describe("the live view inside nginx #nginx", function()
         local server = start()
         local viewer = events.open(server.port, "/ui?events")
         assert.equal("snapshot", viewer:next().event)
-        server:ask "/hold?seconds=3"
+        server:ask "/hold?seconds=60"
         local event = viewer:await(function(event)
             return event.locks[1] and event.locks[1].names[1] == "the request" and event
         end)
@@ -121,7 +121,9 @@ describe("the live view inside nginx #nginx", function()
         end)
         viewer:close()
         server:quit(20)
-        assert.is_false(fixture.is_watched(server.path))
+        eventually(function()
+            return not fixture.is_watched(server.path)
+        end)
         inside.nobody_complained(server)
     end)
 end)

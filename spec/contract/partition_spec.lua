@@ -10,11 +10,12 @@ describe("a mutex held through a follower that is cut off from its leader #once"
     local servers, leader, follower, link
 
     setup(function()
-        servers = cluster.start({ servers = 3 })
+        -- The follower waits for its leader for 30 s: it serves its client until the leader has ended the session.
+        servers = cluster.start({ servers = 3, options = { syncLimit = 60 } })
         leader = servers:leader()
         follower = leader % 3 + 1
         link = proxy.between(servers, follower, leader)
-        leader = servers:leader()
+        assert(servers:leader() == leader, "there is another leader")
     end)
 
     teardown(function()
@@ -25,8 +26,8 @@ describe("a mutex held through a follower that is cut off from its leader #once"
 
     it("is not held any more when another client gets it", function()
         local told
-        local inside = fixture.client({ wait = loop, session_timeout = 6 }, servers:address(follower))
-        local outside = fixture.client({ wait = loop, session_timeout = 6 }, servers:address(leader))
+        local inside = fixture.client({ wait = loop, session_timeout = 20 }, servers:address(follower))
+        local outside = fixture.client({ wait = loop, session_timeout = 60 }, servers:address(leader))
         local cut_off = inside:mutex("/partition/lock", { on_lost = function(_, reason) told = reason end })
         local other = outside:mutex("/partition/lock")
         assert(cut_off:acquire(20))

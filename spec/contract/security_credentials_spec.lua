@@ -69,7 +69,7 @@ describe("credentials", function()
         everything_said(client, said)
         client:close()
         everything_said(client, said)
-        local unknown = { auth = { { scheme = "nosuchscheme", credential = SECRET } }, log = options.log }
+        local unknown = { auth = { { scheme = "nosuchscheme", credential = SECRET } }, log = options.log, connect_timeout = 20 }
         local refused, message, code = zklock.connect(fixture.servers(), unknown)
         assert.same({ nil, "auth_failed" }, { refused, code })
         said[#said + 1] = message

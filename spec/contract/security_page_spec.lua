@@ -58,7 +58,8 @@ describe("docs/security.md", function()
         assert.equal(2, changed)
         local bin, directory = commands.install(), commands.directory()
         files.write(directory .. "/trial", "trap 'kill $server' EXIT\n" .. (text:gsub(">log 2>&1 &", "%0\nserver=$!")))
-        local output, status = cluster.run { "sh", "-c", ('cd "%s" && PATH="%s:$PATH" bash trial 2>errors'):format(directory, bin) }
+        local output, status = cluster.run { "sh", "-c",
+            ('cd "%s" && ZKLOCK_CONNECT_TIMEOUT=60 PATH="%s:$PATH" bash trial 2>errors'):format(directory, bin) }
         assert.same({ "inside\n122\n121\n121", 0 }, { output, status }, files.read(directory .. "/errors"))
     end)
 end)

@@ -76,7 +76,7 @@ describe("a client that may write in the lock's directory", function()
             end)
             before = core.memory()
             for round = 1, 30 do
-                assert(observer:set(holder:node(), round % 2 == 0 and data or "__REVOKE__"))
+                assert(observer:set(holder:node(), round % 2 == 0 and "__REVOKE__" or data))
                 writes = writes + 1
                 loop.until_true(function()
                     holding:pump()
@@ -135,7 +135,7 @@ describe("a client that may write in the lock's directory", function()
         it("can replace the node of a " .. kind.name .. " by another, and the lock is lost with the next heartbeat", function()
             local path = fixture.path()
             local reason, message
-            local owner = kind.new(trusted({ acl = "open", session_timeout = 10 }), path, { on_lost = function(_, why, what)
+            local owner = kind.new(trusted({ acl = "open", session_timeout = 30 }), path, { on_lost = function(_, why, what)
                 reason, message = why, what
             end })
             assert(owner:acquire(10))

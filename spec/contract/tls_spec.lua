@@ -150,7 +150,7 @@ describe("tls", function()
         local misnamed = tunnel "misnamed"
         assert_refused(misnamed.address, options(), "IP address mismatch; list the server by a name")
         connect({ server_name = "other.example" }, misnamed.address)
-        assert(zklock.connect(misnamed.address, { tls = { verify = false }, connect_timeout = 5 })):close()
+        assert(zklock.connect(misnamed.address, { tls = { verify = false }, connect_timeout = 20 })):close()
     end)
 
     spec("trusts the authorities of a directory, and an authority that another one has signed", function()
@@ -257,7 +257,7 @@ describe("tls", function()
         made:add("renewed", { authority = "ours" })
         local link = fixture.remember(proxy.start(address, { raw = true }))
         local client = connect(
-            { cert_file = made:file "renewed.pem", key_file = made:file "renewed.key" }, link.address, { session_timeout = 30 })
+            { cert_file = made:file "renewed.pem", key_file = made:file "renewed.key" }, link.address, { session_timeout = 60 })
         local lock = client:mutex "/renewed"
         assert(lock:acquire(10))
         made:replace("renewed", "stranger")
@@ -284,7 +284,7 @@ describe("tls", function()
         for index, each in ipairs(tunnels) do
             list[index] = each.address
         end
-        local client = connect(nil, table.concat(list, ","), { session_timeout = 30 })
+        local client = connect(nil, table.concat(list, ","), { session_timeout = 60 })
         local lock = client:mutex "/three"
         assert(lock:acquire(10))
         local token = lock:token()
@@ -364,7 +364,8 @@ describe("tls", function()
     end)
 
     spec("is what zklock who connects by, which then asks the servers nothing unencrypted", function()
-        assert(connect():mutex("/looked-at"):acquire(20))
+        local lock = connect():mutex "/looked-at"
+        assert(lock:acquire(20))
         local result = commands.run({
             "who", "--tls-ca-file", made:file "ours-ca.pem", "--tls-cert-file", made:file "client-both.pem", "/looked-at"
         }, { servers = address })
@@ -372,10 +373,12 @@ describe("tls", function()
         assert.truthy(result.errors:find(address .. " is reached by TLS, and four-letter words have none", 1, true),
             result.output .. result.errors)
         assert.is_nil(result.errors:find("the word cons", 1, true), result.errors)
+        assert(lock:release())
     end)
 
     spec("is what zklock ui connects by", function()
-        assert(connect():mutex("/viewed"):acquire(20))
+        local lock = connect():mutex "/viewed"
+        assert(lock:acquire(20))
         local view = commands.start({
             "ui", "--listen", "127.0.0.1:0", "--tls-ca-file", made:file "ours-ca.pem", "--tls-cert-file",
             made:file "client-both.pem", "/viewed"
@@ -386,6 +389,7 @@ describe("tls", function()
         end)
         assert.equal("/viewed", seen.locks[1].path)
         viewer:close()
+        assert(lock:release())
     end)
 
     spec("leaves neither descriptors nor memory behind", function()
@@ -413,7 +417,7 @@ describe("tls", function()
 
     describe("survives", function()
         local function client_behind(link)
-            local client = connect(nil, link.address, { session_timeout = 10 })
+            local client = connect(nil, link.address, { session_timeout = 60 })
             local lock = client:mutex(fixture.path())
             assert(lock:acquire(10))
             return client, lock

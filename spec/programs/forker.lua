@@ -13,8 +13,8 @@ assert(lock:acquire(10))
 local transaction, multi = lock:transaction():delete(arg[2]), client:multi { client:mutex(arg[2] .. "-other") }
 local alarm = core.alarm()
 
--- Coroutines that wait while the process forks.
-local other = assert(zklock.connect(arg[1], { session_timeout = 20, connect_timeout = 0, wait = {
+-- Coroutines that wait while the process forks: this client never connects.
+local other = assert(zklock.connect("127.0.0.1:1", { session_timeout = 20, connect_timeout = 0, wait = {
     wait = function()
         coroutine.yield()
         return true

@@ -394,7 +394,7 @@ static void node_deleted(void *context, const char *path, int64_t session, int64
     note_latch_deleted(path);
     node_record *node = find_node(path);
     if (node != NULL) {
-        if (node->gone)
+        if (node->gone || node->revived)
             node->replaced_until = sim_now();
         node->taken = node->taken || (!node->gone && by != session);
         node->gone = true;
@@ -801,7 +801,7 @@ static bool has_impostor(int lock)
     return false;
 }
 
-/* Returns whether there was an impostor's node a short time ago. Servers may tell of it only now. */
+/* Returns whether there was such a node a short time ago. Servers may tell of it only now. */
 static bool had_impostor(int lock)
 {
     for (const node_record *each = run.nodes; each != NULL; each = each->next) {

@@ -519,6 +519,48 @@ static void restored_before_request(const broken_rule *rule, bool trace)
     break_rule(NULL);
 }
 
+/*
+ * A restore brings back a node that was between a waiter and the node for which it waits, and both are deleted together. When the
+ * waiter is notified of the latter, some server may still have the former.
+ */
+static void restored_predecessor(bool trace)
+{
+    static const char *const ahead[] = {"/l/_c_f0000000-0000-4000-8001-000000000010-lock-0000000000",
+                                        "/l/_c_f0000000-0000-4000-8001-000000000011-lock-0000000001",
+                                        "/l/_c_f0000000-0000-4000-8001-000000000012-lock-0000000002"};
+    begin_with_numbers("a predecessor is there again", NULL, trace);
+    int64_t session = sim_foreign_session();
+    for (int i = 0; i < 3; i++)
+        CHECK(sim_foreign_create(i == 0 ? 0 : session, ahead[i], "", i == 0 ? 0 : ZOO_EPHEMERAL));
+    sim_run_until(sim_now());
+    client *waiter = new_client();
+    acquisition_record *record = ask(waiter, 0, 0);
+    deliver_all();
+    sim_back_up();
+    CHECK(sim_foreign_delete(session, ahead[2]));
+    sim_run_until(sim_now());
+    deliver_all();
+    replace_data(SIM_RESTORED);
+    while (sim_leader() < 0)
+        sim_run_until(sim_next_event(event_counts));
+    for (int i = 0; i < 5; i++)
+        CHECK(sim_foreign_set(0, run.paths[0], "again")); /* until the zxids are as high as the client's */
+    while (!run.failed && waiter->state != ZKL_STATE_CONNECTED)
+        pass_time();
+    deliver_all();
+    CHECK(zkl_engine_stats(waiter->engine)->sessions == 1 && sim_exists(ahead[1]) && sim_exists(ahead[2]));
+    waiter->disturbed_at = sim_now() - 4 * run.timeout; /* as if the session had been kept alive for long */
+    CHECK(sim_foreign_expire(session));
+    sim_run_until(sim_now());
+    deliver_all();
+    CHECK(is(record, ZKL_ACQUISITION_WAITING));
+    CHECK(sim_foreign_delete(0, ahead[0]));
+    sim_run_until(sim_now());
+    until(record, ZKL_ACQUISITION_GRANTED);
+    end_acquisition(record);
+    end_scene();
+}
+
 static acquisition_record *ask_permits(client *of, int32_t count, int32_t limit)
 {
     run.limits[0] = limit;
@@ -814,6 +856,7 @@ int main(int argc, char **argv)
     two_first_in_queue(trace);
     restored_before_head(trace);
     granted_while_unwatched(trace);
+    restored_predecessor(trace);
     restored_before_request(NULL, trace);
     restored_before_request(rule_of(ZKL_BREAK_OUTLIVED), trace);
     for (int i = 0; i < 4; i++)

@@ -90,7 +90,7 @@ typedef struct node_record {
     bool gone;
     bool outlived;          /* The node existed after a replacement of the servers' data. */
     bool revived;           /* The node had been deleted, and a restore brought it back. */
-    int64_t replaced_until; /* Until then the node of an impostor had this name. */
+    int64_t replaced_until; /* Until then the node of an impostor had this name, or the node existed again. */
     bool misleads;          /* When the node was created, its client relied on a number from before a live restore. */
     /* When the client gave that number back (or the number that led to it), on the client's clock. */
     int64_t misled_since;

@@ -15,9 +15,6 @@ local cluster = {}
 local Cluster = {}
 Cluster.__index = Cluster
 
--- The time that tools/zookeeper may take to start servers, in seconds.
-local START_TIMEOUT = 60
-
 -- The project's root directory, derived from this file's name.
 local source = debug.getinfo(1, "S").source:gsub("^@", "")
 cluster.root = source:match("^(.*)/spec/support/[^/]*$") or "."
@@ -97,7 +94,7 @@ end
 function cluster.start(options)
     options = options or {}
     local words = {TOOL, "start", "--owner", options.owner or cluster.process_id(),
-                   "--servers", options.servers or 1, "--timeout", START_TIMEOUT}
+                   "--servers", options.servers or 1}
     local function add(name, value)
         words[#words + 1] = name
         words[#words + 1] = value

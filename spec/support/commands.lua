@@ -1,6 +1,7 @@
 --- support.commands: runs `zklock` with the interpreter that runs the spec.
 
 local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
@@ -66,6 +67,25 @@ function commands.install()
     write_script(directory .. "/zklock", { interpreter, (cluster.run { "realpath", "lua/zklock/cli/main.lua" }) })
     write_script(directory .. "/lua5.4", { interpreter })
     return directory
+end
+
+--- Calls `try(seconds)`, which runs zklock with `-w seconds` and returns its exit code. That time has to end while zklock waits
+-- for a lock. On a machine so busy that the time ends while zklock connects (121), tries a longer time. Returns the last code.
+function commands.while_time_runs_out(try)
+    local seconds, code = 0.1, nil
+    repeat
+        seconds = 3 * seconds
+        code = try(("%.1f"):format(seconds))
+    until code ~= 121 or seconds > 60
+    return code
+end
+
+--- Waits until zklock has started its guardian, or has ended. Returns the guardian's process id; nil: zklock has ended.
+function commands.await_guardian(wrapper)
+    return eventually(function()
+        local guardian = cluster.run({ "pgrep", "-x", "-P", tostring(wrapper.pid), "zklock-guardian" })
+        return guardian:match "^%d+$" or wrapper:has_ended() and "none"
+    end, 60, "the guardian"):match "^%d+$"
 end
 
 --- Returns the command lines of all processes that contain the text.

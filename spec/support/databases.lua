@@ -112,7 +112,7 @@ function Server:stop()
     self.daemon:stop()
 end
 
---- Returns a new session, which lives for four minutes at most. session:stop() ends it.
+--- Returns a new session, which lives for twenty minutes at most. session:stop() ends it.
 function Server:session()
     local words = { "sh", "-c", "exec \"$@\" 2>&1", "sh" }
     for _, word in ipairs(self.kind.client(self)) do

@@ -156,9 +156,10 @@ function fixture.clean()
     end
 end
 
---- Returns an independent client of the shared servers.
+--- Returns an independent client of the shared servers. Its session ends if no spec calls it for a minute; the next call gets a new
+-- one.
 function fixture.observer()
-    state.observer = state.observer or assert(zk.connect(fixture.servers()))
+    state.observer = state.observer or assert(zk.connect(fixture.servers(), nil, true))
     return state.observer
 end
 

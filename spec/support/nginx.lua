@@ -194,23 +194,30 @@ function Server:signal(name, pid)
     assert(os.execute(("kill -%s %d"):format(name, pid or self.pid)))
 end
 
---- Sends SIGHUP, and waits until no old worker is left.
-function Server:reload(patience)
+--- Sends SIGHUP. Returns a function that waits until no old worker is left.
+function Server:begin_reload()
     local old = {}
     for _, pid in ipairs(self:workers()) do
         old[pid] = true
     end
     self:signal("HUP")
-    eventually(function()
-        local fresh = 0
-        for _, pid in ipairs(self:workers()) do
-            if old[pid] then
-                return false, "worker " .. pid .. " is still there"
+    return function(patience)
+        eventually(function()
+            local fresh = 0
+            for _, pid in ipairs(self:workers()) do
+                if old[pid] then
+                    return false, "worker " .. pid .. " is still there"
+                end
+                fresh = fresh + 1
             end
-            fresh = fresh + 1
-        end
-        return fresh > 0
-    end, patience or PATIENCE, "the old workers to go")
+            return fresh > 0
+        end, patience or PATIENCE, "the old workers to go")
+    end
+end
+
+--- Sends SIGHUP, and waits until no old worker is left.
+function Server:reload(patience)
+    self:begin_reload()(patience)
 end
 
 --- Sends SIGQUIT, and waits for the end.

@@ -2,14 +2,14 @@
 -- and other programs with the same protocol.
 --
 -- A program reads commands from its standard input and answers with lines on its standard output. So a spec waits for lines and
--- not for time. This needs only sh, mkfifo and timeout. Every program is killed after four minutes at the latest.
+-- not for time. This needs only sh, mkfifo and timeout. Every program is killed after twenty minutes at the latest.
 
 local cluster = require "spec.support.cluster"
 local files = require "spec.support.files"
 
 local quote = cluster.quote
 
-local SECONDS_TO_LIVE = 240
+local SECONDS_TO_LIVE = 1200
 
 local program = {}
 program.__index = program
@@ -74,6 +74,11 @@ end
 --- Sends a signal by name: "KILL", "STOP", "CONT", "INT".
 function program:signal(name)
     return os.execute(("kill -%s %d"):format(name, self.pid))
+end
+
+--- Whether the program has ended, with status and errors written.
+function program:has_ended()
+    return self.result ~= nil or files.read(self.directory .. "/status"):find "\n$" ~= nil
 end
 
 --- Waits for the end. Returns a table: status (128 + n after a signal), output (what was not read yet), errors (the whole

@@ -17,7 +17,7 @@ function soaked.open(server_list, path)
 end
 
 local function client()
-    return assert(zklock.shared(servers, { session_timeout = 10 }))
+    return assert(zklock.shared(servers, { session_timeout = 60 }))
 end
 
 local ways = {}

@@ -194,7 +194,7 @@ local function ensure_connected(self)
     while not self.socket do
         for _, address in ipairs(self.addresses) do
             local ok, problem = greet(self, address, math.min(deadline, socket.gettime() + PATIENCE / 4))
-            if ok or problem == "session_expired" then
+            if ok or problem == "session_expired" and not self.renews then
                 return ok, problem
             end
         end
@@ -274,9 +274,14 @@ local function new(servers, timeout_ms, id, password)
     return self
 end
 
--- Connects to "host:port,host:port" with a new session. The client has the fields session_id (hex) and negotiated_ms.
-function zk.connect(servers, timeout_ms)
-    return new(servers, timeout_ms)
+-- Connects to "host:port,host:port" with a new session. The client has the fields session_id (hex) and negotiated_ms. `renews`:
+-- when the session has expired, the next call gets another one and goes on, instead of failing.
+function zk.connect(servers, timeout_ms, renews)
+    local self, problem = new(servers, timeout_ms)
+    if self then
+        self.renews = renews
+    end
+    return self, problem
 end
 
 -- Operations ------------------------------------------------------------------------------------------------------

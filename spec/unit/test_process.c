@@ -255,6 +255,7 @@ static void kills_the_group_when_the_second_time_has_come(void **state)
     assert_writes(&running, "child\n");
     zkl_guard_set(&guard, OVER, OVER);
     await_death(&running);
+    assert_int_equal(atomic_load(&guard.page->sent), ZKL_GUARD_SENT_KILL);
     assert_killed_by(&running, SIGKILL);
     zkl_guard_finish(&guard);
     zkl_child_reap(running.pid);

@@ -68,7 +68,7 @@ static zkl_client *open_client(char *message)
 {
     const zkl_auth auth = {"digest", "user:password", 13};
     const zkl_client_options options = {
-        .servers = servers, .session_timeout_ms = 10000, .lease = true, .log = true, .auths = &auth, .auth_count = 1};
+        .servers = servers, .session_timeout_ms = 30000, .lease = true, .log = true, .auths = &auth, .auth_count = 1};
     return zkl_client_open(&options, message, NULL);
 }
 

@@ -13,7 +13,7 @@ local Session = require "zklock.cli.session"
 
 local error, ipairs, pairs, pcall, require, setmetatable, tonumber, type =
     error, ipairs, pairs, pcall, require, setmetatable, tonumber, type
-local max, min = math.max, math.min
+local huge, max, min = math.huge, math.max, math.min
 local format = string.format
 
 --- Where nothing else is given.
@@ -28,8 +28,8 @@ local MOST_CONTENDERS, MOST_RATE = 200, 100000
 --- The data of a write: as long as an identity and a few numbers.
 local DATA = ("."):rep(100)
 
---- Seconds that the removal of the nodes may take for each of them.
-local REMOVE_TIMEOUT = 5
+--- Seconds that the removal of the nodes may take for each of them; and their creation, after a signal.
+local REMOVE_TIMEOUT, CREATE_TIMEOUT = 5, 5
 
 --- The parts, in their order; what a person calls them.
 local PARTS = { "write", "read", "lock", "hand_over" }
@@ -189,18 +189,35 @@ local function connect(self)
     return figures.summary(samples)
 end
 
---- Creates the node for everything. Returns true; or nil, message, code.
+--- Creates the node for everything. A signal does not end the wait for the reply at once: only the reply tells whether the node is
+-- ours, and has to be removed. Returns true; or nil, message, code. Sets self.interrupted to what the signal raises.
 local function prepare(self)
-    local client = self.session.client
-    local created, message, code = looking.call(client.create, client, self.path, DATA, { container = true })
-    if code == "node_exists" then
+    local session, client = self.session, self.session.client
+    local answered, created, message, code, deadline
+    local call, problem, why = looking.call(client.create, client, self.path, DATA, { container = true, callback = function(...)
+        answered, created, message, code = true, ...
+    end })
+    if not call then
+        return nil, problem, why
+    end
+    while not answered and (not deadline or process.now() < deadline) do
+        process.poll({ session.signals, client:pollfd() }, deadline and max(0, deadline - process.now()) or huge)
+        client:pump()
+        local ok, interruption = pcall(session.take_signals, session)
+        if not ok then
+            self.interrupted, deadline = interruption, deadline or process.now() + CREATE_TIMEOUT
+        end
+    end
+    self.created = created ~= nil
+    if not answered then
+        return nil, format("no server has said whether %s was created", self.path), "timeout"
+    elseif code == "node_exists" then
         return nil, format("%s exists: another measurement is running, or it is not ours. Give another --path", self.path), code
     elseif code == "no_node" then
         return nil, format("the parent of %s does not exist: create it, or give another --path", self.path), code
     elseif not created then
         return nil, message, code
     end
-    self.created = true
     return true
 end
 
@@ -235,6 +252,9 @@ local function clean_up(self)
 end
 
 local function measure(self)
+    if self.interrupted then
+        error(self.interrupted, 0)
+    end
     self.results.connect = connect(self)
     for _, name in ipairs(PARTS) do
         self.context:say("measuring: %s (%.3g s)", TITLES[name], self.part)
@@ -294,7 +314,12 @@ function bench.run(arguments, context)
             rate = self.rate, seconds = seconds, path = self.path
         }
         local prepared, problem, code = prepare(self)
-        if not prepared then
+        if not prepared and self.interrupted then
+            if code == "timeout" then
+                context:warn("%s", problem)
+            end
+            error(self.interrupted, 0)
+        elseif not prepared then
             return looking.fail(context, problem, code)
         end
         local measured, failure = pcall(measure, self)

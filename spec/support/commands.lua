@@ -72,7 +72,7 @@ end
 --- Calls `try(seconds)`, which runs zklock with `-w seconds` and returns its exit code. That time has to end while zklock waits
 -- for a lock. On a machine so busy that the time ends while zklock connects (121), tries a longer time. Returns the last code.
 function commands.while_time_runs_out(try)
-    local seconds, code = 0.1, nil
+    local seconds, code = 0.1
     repeat
         seconds = 3 * seconds
         code = try(("%.1f"):format(seconds))

@@ -36,7 +36,7 @@ local redis_port
 -- one that computes.
 function cache.open(settings)
     redis_port, lock_options.timeout = settings.redis_port, settings.patience
-    assert(fleet_lock.connect { servers = settings.zookeeper, prefix = settings.prefix, session_timeout = 8 })
+    assert(fleet_lock.connect { servers = settings.zookeeper, prefix = settings.prefix, session_timeout = 30 })
 end
 
 --- Returns a connection to Redis.

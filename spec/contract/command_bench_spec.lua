@@ -98,6 +98,20 @@ describe("zklock bench", function()
         assert.is_true(exists(path))
     end)
 
+    it("says so, too, if the connection is lost meanwhile", function()
+        local link, path = fixture.proxy(), fixture.directory() .. "/bench"
+        link:arm("create", "stall-reply")
+        local bench = commands.start({ "bench", "--path", path }, { servers = link.address })
+        link:wait_fired(60)
+        bench:signal "INT"
+        link:refuse()
+        link:cut()
+        local result = bench:finish()
+        assert.equal(130, result.status)
+        assert.truthy(result.errors:find(path, 1, true), result.errors)
+        assert.is_true(exists(path))
+    end)
+
     it("refuses a path that exists, and does not touch it", function()
         local path = fixture.directory()
         assert(fixture.observer():create(path .. "/mine", "data"))

@@ -42,7 +42,7 @@ describe("zklock dev", function()
 
     it("ends with the signal that interrupts its start, and leaves nothing", function()
         local directory = commands.directory()
-        local server, mark = directory .. "/java", "600." .. cluster.process_id()
+        local server, mark = directory .. "/java", "601." .. cluster.process_id()
         files.write(server, ("#!/bin/sh\necho begun >%s/begun\nexec sleep %s\n"):format(directory, mark)) -- it never serves
         assert(os.execute("chmod +x " .. server))
         local dev = commands.start({ "dev", "--", "true" }, { variables = { "TMPDIR=" .. directory, "ZOOKEEPER_JAVA=" .. server } })

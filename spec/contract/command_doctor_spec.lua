@@ -25,25 +25,23 @@ local function find(findings, check, text)
     return nil
 end
 
---- Checks that find something on a machine that is too busy to answer in time.
-local DEPEND_ON_TIME = { server = true, writes = true, clock = true, sessions = true }
-
---- level of a finding -> exit code.
-local CODES = { unknown = 0, warning = 1, error = 2 }
-
 describe("zklock doctor", function()
     after_each(fixture.clean)
 
     it("finds the defects of the server's release, and nothing else at a lock that is well", function()
         local path = fixture.path()
         fixture.join(path)
-        local findings, status = doctor(path)
-        local worst = 0
-        for _, finding in ipairs(findings) do
-            assert(finding.check == "version" or DEPEND_ON_TIME[finding.check], finding.message)
-            worst = math.max(worst, CODES[finding.level])
-        end
-        assert.equal(worst, status)
+        local findings, status
+        eventually(function() -- a server that is busy for seconds is a finding
+            findings, status = doctor(path)
+            for _, finding in ipairs(findings) do
+                if finding.check ~= "version" then
+                    return false, finding.message
+                end
+            end
+            return true
+        end)
+        assert.equal(findings[1] and 1 or 0, status)
         assert.equal(1, #fixture.children(path))
     end)
 

@@ -150,14 +150,17 @@ function fixture.clean()
     end
     if not is_virtual then
         collectgarbage()
+        if state.observer then
+            state.observer.owns = false -- what a spec has created is of no interest to the next one
+        end
     end
     if problems[1] then
         error(table.concat(problems, "\n"), 0)
     end
 end
 
---- Returns an independent client of the shared servers. Its session ends if no spec calls it for a minute; the next call gets a new
--- one.
+--- Returns an independent client of the shared servers. Its session ends if it is not used for a minute. The next call then gets
+-- a new one, or fails if a node that the spec has created is gone with the session.
 function fixture.observer()
     state.observer = state.observer or assert(zk.connect(fixture.servers(), nil, true))
     return state.observer

@@ -194,7 +194,7 @@ local function ensure_connected(self)
     while not self.socket do
         for _, address in ipairs(self.addresses) do
             local ok, problem = greet(self, address, math.min(deadline, socket.gettime() + PATIENCE / 4))
-            if ok or problem == "session_expired" and not self.renews then
+            if ok or problem == "session_expired" and (not self.renews or self.owns) then
                 return ok, problem
             end
         end
@@ -275,7 +275,8 @@ local function new(servers, timeout_ms, id, password)
 end
 
 -- Connects to "host:port,host:port" with a new session. The client has the fields session_id (hex) and negotiated_ms. `renews`:
--- when the session has expired, the next call gets another one and goes on, instead of failing.
+-- when the session has expired, the next call gets another one and goes on, instead of failing. It fails if the client has created
+-- ephemeral nodes since the field `owns` was cleared.
 function zk.connect(servers, timeout_ms, renews)
     local self, problem = new(servers, timeout_ms)
     if self then
@@ -302,6 +303,7 @@ function Client:create(path, data, options)
     if not reply then
         return nil, problem
     end
+    self.owns = self.owns or options.ephemeral
     local created = reply:text()
     return created, reply:stat()
 end

@@ -6,6 +6,9 @@ local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local zk = require "spec.support.zk"
 
+--- Seconds of the sessions: a restored server must not end one before the other client has made all its turns.
+local SESSION = 300
+
 --- The sequence number that both clients reach, and the path on which they reach it.
 local NUMBER = 49
 local PATH = "/jobs/nightly"
@@ -14,7 +17,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
     local server, observer
 
     before_each(function()
-        server = cluster.start()
+        server = cluster.start({ options = { maxSessionTimeout = 1000 * SESSION } })
     end)
 
     after_each(function()
@@ -72,7 +75,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
     local function neither_gets_in(client, lock, sessions)
         local zxid = last_zxid()
         return function()
-            local other = fixture.client({ session_timeout = 40 }, server.servers):mutex(PATH)
+            local other = fixture.client({ session_timeout = SESSION }, server.servers):mutex(PATH)
             turns_until(other, NUMBER, true)
             assert.equal(NUMBER, number_of(other))
             pad(zxid)
@@ -87,7 +90,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
     end
 
     it("is not granted by what was known of the old data", function()
-        local client = fixture.client({ session_timeout = 40 }, server.servers)
+        local client = fixture.client({ session_timeout = SESSION }, server.servers)
         local lock = client:mutex(PATH)
         turns_until(lock, NUMBER)
         local rest = neither_gets_in(client, lock, 2)
@@ -96,7 +99,7 @@ describe("a mutex whose server loses its data while a client stays #once", funct
     end)
 
     it("is not granted by it either if the session is in the restored backup, and continues", function()
-        local client = fixture.client({ session_timeout = 40 }, server.servers)
+        local client = fixture.client({ session_timeout = SESSION }, server.servers)
         local lock = client:mutex(PATH)
         turns_until(lock, 3)
         change_data("cp -r \"$DATA/version-2\" \"$DATA/backup\"")

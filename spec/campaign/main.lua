@@ -29,7 +29,7 @@ local QUIET, QUIET_WITH_CURATOR = 9, 20
 local BEAT = 0.25
 --- The section of the page that gets the figures.
 local SECTIONS = { full = "campaign", short = "campaign", control = "control", leased = "leased", stalled = "stalled" }
---- Seconds that `zklock run` and the command that records its turn may take to start on a busy machine, whoever serves meanwhile.
+--- Seconds that `zklock run`, and the command that records its turn, may take to start on a busy machine.
 local STARTS = 30
 --- Sessions of this many seconds are Curator's.
 local LONG_SESSION = 20
@@ -359,8 +359,8 @@ local function collect(campaign)
     return all, expected, limits
 end
 
---- Twice the longest session timeout of all clients that share a path with this one, plus the longest time for which it is idle,
--- and for a client whose turns are processes the time that they take to start.
+--- Twice the longest session timeout of all clients that share a path with this one, plus the longest time for which it is idle.
+-- A client whose turns are processes also gets the time that they take to start.
 local function limit_of(client, paths)
     local timeout = client.timeout
     for _, lock in ipairs(client.locks) do

@@ -389,8 +389,8 @@ void world_fail_next_send(int client)
 }
 
 /*
- * A handle with the session's id and password takes the session over, and ends it. zookeeper_close waits for the server for 1.5 s only;
- * a session that has not ended by then could still be taken back by the client of the case.
+ * A handle with the session's id and password takes the session over, and ends it. zookeeper_close waits for at most 1.5 s. The client
+ * of the case could take a session back that has not ended by then.
  */
 void world_end_session(const clientid_t *session)
 {

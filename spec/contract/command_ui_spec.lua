@@ -61,13 +61,6 @@ local function page_of(path)
     return read_output("LD_PRELOAD= curl -s --unix-socket " .. path .. " http://localhost/")
 end
 
---- Waits until no server holds a watch below a path: it lets go of them in its own time after the end of a session.
-local function await_unwatched(path)
-    eventually(function()
-        return not fixture.is_watched(path)
-    end)
-end
-
 --- Ends the process by a signal, and returns its exit code.
 local function stop(process)
     process:signal "TERM"
@@ -297,7 +290,7 @@ describe("zklock ui", function()
             assert.equal(status, process:finish().status)
             assert.equal("end", viewer:finish(20))
             idle:close()
-            await_unwatched(top)
+            fixture.await_unwatched(top)
         end
     end)
 
@@ -333,6 +326,6 @@ describe("zklock ui", function()
             return again:next().frame.viewers == 1 -- beats come while nothing changes
         end)
         assert.equal(143, stop(process))
-        await_unwatched(top)
+        fixture.await_unwatched(top)
     end)
 end)

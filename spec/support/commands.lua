@@ -69,8 +69,9 @@ function commands.install()
     return directory
 end
 
---- Calls `try(seconds)`, which runs zklock with `-w seconds` and returns its exit code. That time has to end while zklock waits
--- for a lock. On a machine so busy that the time ends while zklock connects (121), tries a longer time. Returns the last code.
+--- Calls `try(seconds)`, which runs zklock with `-w seconds` and returns its exit code. The caller wants the time to end while
+-- zklock waits for a lock. If it ends while zklock connects (121), the machine is busy, and a longer time is tried. Returns the
+-- last code.
 function commands.while_time_runs_out(try)
     local seconds, code = 0.1
     repeat

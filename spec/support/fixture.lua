@@ -151,7 +151,7 @@ function fixture.clean()
     if not is_virtual then
         collectgarbage()
         if state.observer then
-            state.observer.owns = false -- what a spec has created is of no interest to the next one
+            state.observer.owns = false -- the next spec does not use nodes of this one
         end
     end
     if problems[1] then
@@ -304,6 +304,13 @@ end
 --- Returns whether a server holds a watch on the path or on anything below it.
 function fixture.is_watched(path)
     return (cluster.shared():ask("wchp") or ""):find(path, 1, true) ~= nil
+end
+
+--- Waits until no server holds a watch there. A server removes the watches of a client some time after the client has ended.
+function fixture.await_unwatched(path)
+    eventually(function()
+        return not fixture.is_watched(path)
+    end)
 end
 
 --- Within support.loop: lets the other coroutines run until a server holds a watch there.

@@ -16,9 +16,8 @@ for code in ([[timeout disconnected lost not_held deadlock cancelled closed revo
     CODES[code] = true
 end
 
---- Allowed time beyond a timeout, for a loaded machine and for a release that waits for its acknowledgement. libFuzzer ends what
--- takes a minute.
-local GRACE = 45
+--- Allowed time beyond a timeout, for a loaded machine and for a release that waits for its acknowledgement.
+local GRACE = 8
 
 local at, program = 0, ""
 

@@ -140,6 +140,10 @@ sort_out() {
         contracts+=(spec/contract/openresty_*_spec.lua spec/contract/docs_metrics_spec.lua spec/contract/docs_fencing_spec.lua
             spec/contract/security_tls_spec.lua)
         ;;
+    spec/support/patience.lua | spec/support/patient/*)
+        contracts+=(spec/contract/docs_code_spec.lua spec/contract/examples_spec.lua spec/contract/loops_page_spec.lua
+            spec/contract/security_page_spec.lua)
+        ;;
     docs/alerts.yml | spec/support/alerts_test.yml) contracts+=(spec/contract/docs_metrics_spec.lua) ;;
     spec/support/*)
         behaviour=yes

@@ -36,7 +36,7 @@ local function process_lock()
 end
 
 local function zookeeper_lock()
-    local client = assert(require("zklock").connect(zookeeper))
+    local client = assert(require("zklock").connect(zookeeper, { connect_timeout = 60 }))
     local lock = client:mutex("/demo/stock")
     return function(fn)
         local ok, sold = assert(lock:with_lock(fn, 60))

@@ -4,7 +4,7 @@
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
 local fixture = require "spec.support.fixture"
-local zklock = require "zklock"
+local patience = require "spec.support.patience"
 
 local none, read = documentation.none, docstrings.read_file
 
@@ -38,7 +38,8 @@ describe("the Lua of", function()
                 end
             }, { __index = os }),
             print = function() end,
-            zklock = zklock
+            require = patience.require,
+            zklock = patience.zklock
         }, { __index = _G })
     end
 

@@ -7,15 +7,13 @@ local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
 --- redis-lua is plain Lua and runs on 5.4, but Debian installs it only for 5.1 to 5.3.
-local LUA_PATH = package.path .. ";/usr/share/lua/5.3/?.lua"
+local ENVIRONMENT = program.patient_environment ";/usr/share/lua/5.3/?.lua"
 
 --- Runs an example to its end and returns what it printed.
 local function run(name, ...)
-    local output, status = cluster.run({
-        "timeout", "-s", "KILL", "240", "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4",
-        "LUA_PATH=" .. LUA_PATH, "LUA_CPATH=" .. package.cpath,
+    local output, status = cluster.run(cluster.words({ "timeout", "-s", "KILL", "240" }, ENVIRONMENT, {
         program.interpreter(), "examples/" .. name .. ".lua", fixture.servers(), ...
-    })
+    }))
     assert(status == 0, ("%s ended with %d:\n%s"):format(name, status, output))
     return output .. "\n"
 end
@@ -121,14 +119,13 @@ describe("the example", function()
 
     --- Starts nightly on one of the machines of a fleet, whose nodes are below a chroot. `variables`: NIGHT, WAIT.
     local function start_nightly(chroot, job, variables)
-        local words = { "env" }
+        local words = {}
         for name, value in pairs(variables) do
             words[#words + 1] = name .. "=" .. value
         end
-        for _, word in ipairs { program.interpreter(), "examples/nightly.lua", fixture.servers() .. chroot, job } do
-            words[#words + 1] = word
-        end
-        return fixture.remember(program.run("nightly", words))
+        return fixture.remember(program.run("nightly", cluster.words(ENVIRONMENT, words, {
+            program.interpreter(), "examples/nightly.lua", fixture.servers() .. chroot, job
+        })))
     end
 
     it("nightly runs a job on one machine a night, also if one machine is late", function()

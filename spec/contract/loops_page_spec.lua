@@ -37,10 +37,9 @@ describe("docs/loops.md", function()
         test(("its program under '%s' prints the output shown"):format(page.heading), function()
             local path = os.tmpname()
             files.write(path, page.code)
-            local output, status = cluster.run({
-                "timeout", "-s", "KILL", "60", "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4", "LUA_PATH=" .. package.path,
-                "LUA_CPATH=" .. package.cpath, "ZKLOCK_SERVERS=" .. fixture.servers(), program.interpreter(), path
-            })
+            local output, status = cluster.run(cluster.words({ "timeout", "-s", "KILL", "240" }, program.patient_environment(), {
+                "ZKLOCK_SERVERS=" .. fixture.servers(), program.interpreter(), path
+            }))
             os.remove(path)
             assert(status == 0, output)
             assert.equal(page.output, (output:gsub("\n$", "")))

@@ -7,6 +7,7 @@ local credentials = require "spec.support.credentials"
 local documentation = require "spec.support.documentation"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local patience = require "spec.support.patience"
 local ports = require "spec.support.ports"
 
 local SECRET = credentials.SECRET
@@ -31,6 +32,7 @@ describe("docs/security.md", function()
             return ({ ZKLOCK_SERVERS = fixture.servers(), LOCK_PASSWORD_FILE = password })[name]
         end }, { __index = os }) }
         environment.expect = documentation.expect
+        environment.require = patience.require
         setmetatable(environment, { __index = _G })
         local blocks = 0
         for _, block in ipairs(documentation.code_blocks(files.read("docs/security.md"))) do

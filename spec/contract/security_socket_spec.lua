@@ -21,8 +21,7 @@ describe("the notify socket, a unix socket for event loops like nginx", function
             print(client._core:listen())
             io.stdout:flush()
             ]] .. ending
-        return (cluster.run({ "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4", "LUA_PATH=" .. package.path,
-            "LUA_CPATH=" .. package.cpath, "TMPDIR=" .. parent, program.interpreter(), "-e", code }))
+        return (cluster.run(cluster.words(program.environment(), { "TMPDIR=" .. parent, program.interpreter(), "-e", code })))
     end
 
     it("is in a separate directory that only its user may enter, and both are removed at the first connection #once", function()

@@ -35,6 +35,17 @@ function cluster.command_line(words)
     return table.concat(quoted, " ")
 end
 
+--- Returns one list of the words of several lists.
+function cluster.words(...)
+    local all = {}
+    for _, list in ipairs { ... } do
+        for _, word in ipairs(list) do
+            all[#all + 1] = word
+        end
+    end
+    return all
+end
+
 -- Runs a command given as words. Returns its output with its errors, without the last newline, and its exit status.
 function cluster.run(words)
     -- close() returns different results in different Lua versions, so the shell prints the status. The command must not use the

@@ -29,6 +29,18 @@ function program.interpreter()
     return lowest or (rawget(_G, "jit") and "luajit") or "lua" .. _VERSION:match("[%d.]+$")
 end
 
+--- Returns the words of a command that runs another one with these paths for modules of Lua. `path`: package.path unless given.
+function program.environment(path)
+    return { "env", "-u", "LUA_PATH_5_4", "-u", "LUA_CPATH_5_4", "LUA_PATH=" .. (path or package.path),
+        "LUA_CPATH=" .. package.cpath }
+end
+
+--- Returns those words for a program that is run as it is printed. It can load what this Lua can, and modules below the
+-- directories of `more` (";/usr/share/lua/5.3/?.lua"). Its zklock is that of support.patience.
+function program.patient_environment(more)
+    return program.environment(cluster.root .. "/spec/support/patient/?.lua;" .. package.path .. (more or ""))
+end
+
 --- Starts spec/programs/<name>.lua with arguments.
 function program.start(name, ...)
     return program.run(name, { program.interpreter(), "spec/programs/" .. name .. ".lua", ... })
@@ -38,8 +50,7 @@ end
 function program.run(name, command_words)
     local directory = files.make_directory()
     assert(os.execute("mkfifo " .. directory .. "/in"))
-    local inner = ("echo $$; exec env -u LUA_PATH_5_4 -u LUA_CPATH_5_4 LUA_PATH=%s LUA_CPATH=%s %s"):format(
-        quote(package.path), quote(package.cpath), cluster.command_line(command_words))
+    local inner = ("echo $$; exec %s %s"):format(cluster.command_line(program.environment()), cluster.command_line(command_words))
     local format = "exec 2>/dev/null; timeout -s KILL %d sh -c %s <%s/in 2>%s/err; echo $? >%s/status"
     local command = format:format(SECONDS_TO_LIVE, quote(inner), directory, directory, directory)
     local self = setmetatable({ directory = directory, name = name }, program)

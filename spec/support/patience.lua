@@ -1,0 +1,32 @@
+--- support.patience: for code of the documentation and of examples/, which specs run as it is printed, on a machine that may be
+-- busy.
+--
+-- Such code connects with zklock's defaults: it gives up if it has no connection within 5 s, and loses its locks if it stands
+-- still for 5 s, half of a session. Here zklock has larger defaults. Settings that the code gives itself are kept.
+
+local zklock = require "zklock"
+
+local DEFAULTS = { connect_timeout = 60, session_timeout = 30 }
+
+local patience = {}
+
+--- zklock with these defaults.
+patience.zklock = setmetatable({
+    connect = function(servers, settings, ...)
+        local patient = {}
+        for name, value in pairs(DEFAULTS) do
+            patient[name] = value
+        end
+        for name, value in pairs(settings or {}) do
+            patient[name] = value
+        end
+        return zklock.connect(servers, patient, ...)
+    end
+}, { __index = zklock })
+
+--- A `require` for the environment of such code: it knows this zklock.
+function patience.require(name)
+    return name == "zklock" and patience.zklock or require(name)
+end
+
+return patience

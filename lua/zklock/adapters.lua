@@ -8,9 +8,9 @@
 --         "phase"), which ends the wait with that answer. May raise: the acquisition is then given up and the error goes on to
 --         the caller.
 --     adapter.wake(waiter)
---         Makes that waiter's wait return soon. Called from client:pump(), in any coroutine that runs it, and by code that
---         cancels a wait. It should schedule the waiter, not resume it immediately. Must have no effect when the waiter does not
---         wait, or no longer waits.
+--         Makes that waiter's wait return soon. Called from client:pump(), in any coroutine that runs it, also when the
+--         waiter's time is long up, and by code that cancels a wait. It should schedule the waiter, not resume it immediately.
+--         Must have no effect when the waiter does not wait, or no longer waits.
 --     adapter.name      optional: for messages.
 --
 --     adapter.yields    optional. It matters on Lua 5.1 only, where a yield cannot cross pcall: waits are protected unless
@@ -43,8 +43,8 @@
 --     adapter.new_waiter()
 --                       optional: returns a new table for a wait loop; see `waiter` below.
 --     adapter.forget(waiter)
---                       optional: the waiter will not go on: an error has ended its wait, or its coroutine was not resumed in
---                       time. Called before the thing that it waited for is given up.
+--                       optional: the waiter will not go on: an error has ended its wait. Called before the thing that it
+--                       waited for is given up.
 --     adapter.alone     optional: true if wait blocks the whole program, so that there is no other coroutine to wake. Then no
 --                       waiter is passed to wait, and wake is never called.
 --     adapter.may_block_for()

@@ -159,12 +159,12 @@ local function wait_registered(client, adapter, waiter, handle, deadline, decide
 end
 
 --- Gives up a wait that will not go on, and whatever it waited for.
-local function give_up(client, waiter, code)
+local function give_up(client, waiter)
     local forget = client._adapter.forget
     if forget then
         forget(waiter)
     end
-    wait.abandon(client, waiter, code)
+    wait.abandon(client, waiter)
 end
 
 --- Waits by an adapter that suspends the caller. An error that is raised in the wait is raised again after the wait is given up.
@@ -274,7 +274,7 @@ end
 --- Seconds between two sweeps.
 local SWEEP = 0.5
 
---- Seconds for which a waiter may be overdue. A loop that was blocked resumes its waiters late, but before the pump runs twice.
+--- Seconds for which a waiter may be overdue.
 local OVERDUE = 1
 
 --- Whether a coroutine has left the functions that had `thing` in a local variable. Known on PUC Lua 5.1 only.
@@ -296,19 +296,28 @@ local function is_overdue(registry, waiter, time)
     return found ~= nil and time - found >= OVERDUE
 end
 
---- Gives up waits that will not go on: waits that an error has ended where they could not be protected, and waits whose deadline
--- is long past because their coroutine is not resumed. The collector would give them up too, but in a program that only waits
--- it may not run. Also gives up acquisitions of coroutines that were unwound outside of a wait.
+--- Gives up waits that will not go on: waits that an error has ended where they could not be protected, and what a coroutine
+-- waited for whose deadline is long past. The collector would give them up too, but in a program that only waits it may not run.
+-- Also gives up acquisitions of coroutines that were unwound outside of a wait.
+--
+-- An overdue coroutine may still go on: the pump may run several times in one turn of a loop that was blocked, before the loop
+-- resumes the coroutine. So the adapter keeps its waiter, and wakes it.
 local function sweep(client, time)
-    local registry, doomed = client._registry, {}
+    local registry, doomed, overdue = client._registry, {}, {}
     registry.sweep_due = time + SWEEP
     for waiter in pairs(registry.everybody) do
-        if is_unwound(registry, waiter) or is_overdue(registry, waiter, time) then
+        if is_unwound(registry, waiter) then
             doomed[#doomed + 1] = waiter
+        elseif is_overdue(registry, waiter, time) then
+            overdue[#overdue + 1] = waiter
         end
     end
     for index = 1, #doomed do
-        give_up(client, doomed[index], "timeout")
+        give_up(client, doomed[index])
+    end
+    for index = 1, #overdue do
+        wait.abandon(client, overdue[index], "timeout")
+        client._adapter.wake(overdue[index])
     end
     doomed = {}
     for _, attempt in pairs(client._attempts) do

@@ -4,6 +4,7 @@ local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loops = require "spec.support.loops"
+local socket = require "socket"
 local zklock = require "zklock"
 
 --- Defines the promises for one loop.
@@ -155,6 +156,39 @@ local function promises(loop)
             assert.equal(1, #fixture.children(path))
         end)
     end)
+
+    for _, several in ipairs { false, true } do
+        it(("a wait for %s whose time is up while the loop stands still ends when the loop goes on"):format(
+            several and "several locks" or "a lock"), function()
+            loop.run(function()
+                local client, begun, answer = loops.client(loop, { session_timeout = 30 }), false, nil
+                local lock = client:mutex(fixture.path())
+                local object = several and client:multi { client:mutex(fixture.path()), lock } or lock
+                fixture.join(lock:path())
+                loop.spawn(function()
+                    begun = true
+                    answer = compat.pack(object:acquire(0.2))
+                end)
+                loops.until_true(loop, function()
+                    return begun
+                end)
+                -- The other coroutine is not resumed meanwhile, but each pump sees that it should have gone on.
+                for _ = 1, 3 do
+                    socket.sleep(0.8)
+                    client:pump()
+                end
+                loops.until_true(loop, function()
+                    return answer
+                end, "the end of the wait")
+                assert.same({ "timeout", 3 }, { answer[3], answer.n })
+                assert(client:flush(20))
+                assert.equal(1, #fixture.children(lock:path()))
+                loops.until_true(loop, function()
+                    return not client:needs_pump()
+                end)
+            end)
+        end)
+    end
 
     it("a wait that another coroutine cancels ends, and leaves nothing behind #asan", function()
         loop.run(function()

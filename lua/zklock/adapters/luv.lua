@@ -42,7 +42,7 @@ local ready, kick = {}, nil
 
 -- Waking --------------------------------------------------------------------------------------------------------------
 
-local run_ready
+local leave, run_ready
 
 --- Whether a waiter's coroutine is suspended in its wait. On PUC Lua 5.1 an error may have ended the wait without a trace.
 local function is_resumable(waiter)
@@ -57,7 +57,8 @@ local function schedule()
     end
 end
 
---- Resumes the waiters that were woken. If a coroutine raises, the remaining waiters are resumed next time.
+--- Resumes the waiters that were woken. If a coroutine raises, the remaining waiters are resumed next time. Of a coroutine that has
+-- ended nothing is left that keeps the loop alive.
 function run_ready()
     local woken, index = ready, 0
     ready = {}
@@ -74,6 +75,8 @@ function run_ready()
                 schedule()
                 error(traceback(thread, tostring(problem)), 0)
             end
+        else
+            leave(waiter)
         end
     end
 end
@@ -183,7 +186,7 @@ end
 -- Waiting -------------------------------------------------------------------------------------------------------------
 
 --- Ends a suspension, for any reason.
-local function leave(waiter)
+function leave(waiter)
     if waiter.suspended then
         waiter.suspended, waiter.woken = false, nil -- a late notification of this wait wakes nothing
         local pump = waiter.pump

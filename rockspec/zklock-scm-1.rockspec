@@ -142,6 +142,7 @@ build = {
     ["zklock.adapters.cqueues"] = "lua/zklock/adapters/cqueues.lua",
     ["zklock.adapters.luv"] = "lua/zklock/adapters/luv.lua",
     ["zklock.adapters.openresty"] = "lua/zklock/adapters/openresty.lua",
+    ["zklock.adapters.openresty.callbacks"] = "lua/zklock/adapters/openresty/callbacks.lua",
     ["zklock.adapters.openresty.draining"] = "lua/zklock/adapters/openresty/draining.lua",
     ["zklock.adapters.openresty.holds"] = "lua/zklock/adapters/openresty/holds.lua",
     ["zklock.adapters.openresty.pump"] = "lua/zklock/adapters/openresty/pump.lua",

@@ -188,6 +188,8 @@ function Leader.new(client, path, settings, lock_settings)
     function lock_settings.on_revoke(lock)
         if lock == self._held then
             step_down(self, "revoked", true)
+        elseif not self._ending then
+            lock:_begin_release() -- granted, and given up before the answer: the candidate campaigns again
         end
     end
     self._lock = Lock.new(Lock, client, Lock.MUTEX, path, lock_settings)

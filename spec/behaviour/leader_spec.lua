@@ -215,6 +215,30 @@ describe("leadership", function()
         assert.not_equal(first, await_leader(all))
     end)
 
+    it("is given up if a revoke came after the grant, while the program was busy and was not told of either", function()
+        local path = fixture.path()
+        local anna = new_candidate("anna", path)
+        await_leader { anna }
+        local bert = new_candidate("bert", path)
+        fixture.await_children(path, 2)
+        anna.leader:close()
+        eventually(function() -- without a pump of bert's
+            anna.client:pump()
+            return bert.client:stats().grants == 1
+        end)
+        local asked, campaign = fixture.children(path), select(2, next(bert.client._attempts))
+        assert.equal(1, #asked)
+        assert.equal(1, fixture.client():mutex(path):revoke(20))
+        eventually(function()
+            return campaign.acquisition:revocations() == 1
+        end)
+        assert.same({}, bert.calls)
+        run_until({ bert }, function()
+            return bert.leader:is_leader() and not fixture.observer():exists(path .. "/" .. asked[1])
+        end, 60, "another term")
+        assert.is_true(bert.calls[1] == "elected" and (bert.calls[2] == nil or bert.calls[2] == "revoked"), bert.calls[2])
+    end)
+
     it("has errors of its functions reported, and goes on", function()
         local log = {}
         local all = { new_candidate("anna", fixture.path(), {

@@ -181,6 +181,7 @@ local function promises(loop)
                     return answer
                 end, "the end of the wait")
                 assert.same({ "timeout", 3 }, { answer[3], answer.n })
+                assert.equal(1, client:group_stats().default.refusals.timeout)
                 assert(client:flush(20))
                 assert.equal(1, #fixture.children(lock:path()))
                 loops.until_true(loop, function()

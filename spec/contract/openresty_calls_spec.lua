@@ -120,6 +120,29 @@ describe("inside nginx, an acquisition by callback #nginx", function()
         nobody_complained(server)
     end)
 
+    it("calls each callback once, also if more are due at once than nginx may run timers", function()
+        local server = start([[
+            location = /many { content_by_lua_block {
+                for number = 1, 60 do
+                    local lock = require("spec.support.inside_nginx").mutex("@PATH@-" .. number)
+                    assert(lock:acquire { timeout = 60, callback = function(held, message)
+                        ngx.sleep(0.01)
+                        ngx.shared.results:incr("called", 1, 0)
+                        assert(held, message)
+                        assert(held:release())
+                    end })
+                end
+                ngx.say("asked")
+            } }
+        ]], { head = "lua_max_running_timers 8;\n" .. inside.HEAD })
+        assert.same({ 200, "asked" }, { server:get("/many") })
+        await_report(server, "called", "60")
+        for number = 1, 60 do
+            fixture.await_children(server.path .. "-" .. number, 0)
+        end
+        assert.equal("60", await_report(server, "called"))
+    end)
+
     it("is refused where its callback could not be called: lua_code_cache off", function()
         local server = start([[
             location = /ask { content_by_lua_block {

@@ -6,10 +6,12 @@
 --   * ticker: periodic work, by one timer a second for all clients of the worker.
 --   * requests: which request and coroutine is running; holds: a hold ends with the request that has acquired it.
 --   * waiters: what a killed coroutine waited for is given up.
+--   * callbacks: each callback of the program runs in a timer.
 --   * draining: when the worker exits, its clients are closed as soon as no request needs them.
 --
 -- docs/design.md, "Inside nginx", says why.
 
+local callbacks = require "zklock.adapters.openresty.callbacks"
 local draining = require "zklock.adapters.openresty.draining"
 local holds = require "zklock.adapters.openresty.holds"
 local pumping = require "zklock.adapters.openresty.pump"
@@ -18,10 +20,9 @@ local semaphore = require "ngx.semaphore"
 local ticker = require "zklock.adapters.openresty.ticker"
 
 local ngx = ngx
-local pcall = pcall
 local format = string.format
 local max, min = math.max, math.min
-local get_phase, timer_at = ngx.get_phase, ngx.timer.at
+local get_phase = ngx.get_phase
 local new_semaphore = semaphore.new
 local attend, report_late, WAIT_WITHOUT_PUMP = pumping.attend, pumping.report_late, pumping.WAIT_WITHOUT_PUMP
 
@@ -35,7 +36,10 @@ local YIELDING = {
     rewrite = true, server_rewrite = true, access = true, content = true, timer = true, preread = true, ssl_cert = true
 }
 
-ticker.serve(pumping.look_after_all, draining.drain)
+ticker.serve(function(now)
+    local pumped, waiting = pumping.look_after_all(now), callbacks.look_after()
+    return pumped or waiting
+end, draining.drain)
 
 local openresty = { name = "openresty" }
 
@@ -129,14 +133,6 @@ function openresty.wait(client, waiter, seconds)
     return true
 end
 
---- Runs a callback in a separate timer, so that it may wait; or immediately if there is no timer left.
-function openresty.spawn(fn)
-    local ok, started = pcall(timer_at, 0, function()
-        fn()
-    end)
-    if not (ok and started) then
-        fn()
-    end
-end
+openresty.spawn = callbacks.spawn
 
 return openresty

@@ -162,7 +162,7 @@ local function attempt(self, run, timeout)
         taken, message, code, refused = nil, member:_lost_message(hold), "lost", member
         runs.begin_anew(self, run)
     end
-    if taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
+    if taken or timeout == 0 or run.cancelled or code ~= "timeout" and code ~= "disconnected" then
         if refused then
             refuse(refused._settings.group, code)
         end

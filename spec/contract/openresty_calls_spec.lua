@@ -120,27 +120,45 @@ describe("inside nginx, an acquisition by callback #nginx", function()
         nobody_complained(server)
     end)
 
-    it("calls each callback once, also if more are due at once than nginx may run timers", function()
-        local server = start([[
-            location = /many { content_by_lua_block {
-                for number = 1, 60 do
-                    local lock = require("spec.support.inside_nginx").mutex("@PATH@-" .. number)
-                    assert(lock:acquire { timeout = 60, callback = function(held, message)
-                        ngx.sleep(0.01)
-                        ngx.shared.results:incr("called", 1, 0)
-                        assert(held, message)
-                        assert(held:release())
-                    end })
-                end
-                ngx.say("asked")
-            } }
-        ]], { head = "lua_max_running_timers 8;\n" .. inside.HEAD })
-        assert.same({ 200, "asked" }, { server:get("/many") })
-        await_report(server, "called", "60")
-        for number = 1, 60 do
-            fixture.await_children(server.path .. "-" .. number, 0)
+    describe("is called once, also if more callbacks are due at once than nginx may run timers,", function()
+        --- Each request asks for `count` locks, and each callback sleeps for so many seconds.
+        local function start_many()
+            return start([[
+                location = /many { content_by_lua_block {
+                    local seconds = tonumber(ngx.var.arg_seconds)
+                    for number = 1, ngx.var.arg_count do
+                        local lock = require("spec.support.inside_nginx").mutex("@PATH@/" .. seconds .. "-" .. number)
+                        assert(lock:acquire { timeout = 300, callback = function(held, message)
+                            ngx.shared.results:incr("begun", 1, 0)
+                            ngx.sleep(seconds)
+                            ngx.shared.results:incr("called", 1, 0)
+                            assert(held, message)
+                            assert(held:release())
+                        end })
+                    end
+                    ngx.say("asked")
+                } }
+            ]], { head = "lua_max_running_timers 8;\n" .. inside.HEAD })
         end
-        assert.equal("60", await_report(server, "called"))
+
+        it("and end soon", function()
+            local server = start_many()
+            assert.same({ 200, "asked" }, { server:get("/many?count=60&seconds=0.01") })
+            await_report(server, "called", "60")
+            for number = 1, 60 do
+                fixture.await_children(server.path .. "/0.01-" .. number, 0)
+            end
+            assert.equal("60", await_report(server, "begun"))
+        end)
+
+        it("and end late, and the program does nothing else with zklock", function()
+            local server = start_many()
+            assert.same({ 200, "asked" }, { server:get("/many?count=7&seconds=3") })
+            await_report(server, "begun", "7")
+            assert.same({ 200, "asked" }, { server:get("/many?count=10&seconds=2.5") })
+            await_report(server, "called", "17")
+            assert.equal("17", await_report(server, "begun"))
+        end)
     end)
 
     it("is refused where its callback could not be called: lua_code_cache off", function()

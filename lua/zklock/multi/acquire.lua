@@ -162,7 +162,9 @@ local function attempt(self, run, timeout)
         taken, message, code, refused = nil, member:_lost_message(hold), "lost", member
         runs.begin_anew(self, run)
     end
-    if taken or timeout == 0 or run.cancelled or code ~= "timeout" and code ~= "disconnected" then
+    if run.cancelled and refused then -- cancelled in a callback of another member
+        return was_cancelled(run)
+    elseif taken or timeout == 0 or run.cancelled or code ~= "timeout" and code ~= "disconnected" then
         if refused then
             refuse(refused._settings.group, code)
         end

@@ -1,74 +1,70 @@
---- adapters.openresty.callbacks: runs each callback of the program in a timer of its own, so that it may wait.
+--- adapters.openresty.callbacks: runs each callback of the program in a timer, so that it may wait.
 --
--- For zklock.adapters.openresty. nginx drops timers that are due while lua_max_running_timers run, and reports that only to the
--- error log. So a callback is kept until its timer begins. When another callback that has waited ends, nginx may have room for one
--- more, and the oldest callback that is kept gets a new timer. The ticker does the same, if no callback ends.
+-- For zklock.adapters.openresty and its part draining. nginx drops timers that are due while lua_max_running_timers run, and
+-- reports that only to the error log. So a timer is no more than the permission to run one callback: the one that is kept longest.
+-- Callbacks begin in the order in which they were spawned, each once. If timers were dropped, callbacks are left: when a callback
+-- that has waited ends, nginx may have room for one more timer, which then starts. If no callback ends, the ticker starts it.
 
 local ticker = require "zklock.adapters.openresty.ticker"
 
 local ngx = ngx
-local next, pcall = next, pcall
+local min, pcall = math.min, pcall
 local timer_at = ngx.timer.at
 
---- How many callbacks get a new timer in one tick.
+--- How many timers start in one tick, at most.
 local MOST_AGAIN = 32
 
 local callbacks = {}
 
---- Callbacks whose timers have not begun: number -> function, in the order of the numbers. The first that may be kept, and the
--- number given last.
+--- The callbacks that have not begun, in their order: number -> function.
 local kept, first, last = {}, 1, 0
 
---- Gives a new timer to the oldest kept callback of those from number `from` to number `to`. If its first timer begins later, that
--- timer finds nothing to do.
--- @treturn number|nil the callback's number
-local function start_next(from, to)
-    for number = from, to do
-        if kept[number] then
-            pcall(timer_at, 0, callbacks.begin, number) -- if there is no timer left, the next tick tries again
-            return number
-        end
-    end
-    return nil
-end
-
---- The timer handler.
-function callbacks.begin(_, number)
-    local fn = kept[number]
-    if not fn then
-        return
-    end
-    kept[number] = nil
-    while first <= last and not kept[first] do
+--- Runs the callback that is kept longest, if there is one.
+local function run_first()
+    if first <= last then
+        local fn = kept[first]
+        kept[first] = nil
         first = first + 1
-    end
-    local turn, newest = ngx.now(), last
-    fn()
-    -- In the turn in which this timer began, the timers of other callbacks may still be to come.
-    if ngx.now() > turn and start_next(first, newest) then
-        ticker.attend()
-    end
-end
-
---- Runs a function in a timer; or immediately if nginx takes no more timers.
-function callbacks.spawn(fn)
-    last = last + 1
-    kept[last] = fn
-    local ok, started = pcall(timer_at, 0, callbacks.begin, last)
-    if not (ok and started) then
-        kept[last] = nil
         fn()
     end
 end
 
---- The work of a tick: gives new timers to callbacks whose timers did not begin.
--- @treturn boolean whether there are callbacks whose timers have not begun
-function callbacks.look_after()
-    local number, count = start_next(first, last), 1
-    while number and count < MOST_AGAIN do
-        number, count = start_next(number + 1, last), count + 1
+local run_in_timer
+
+--- Starts a timer for one callback. `again`: for a callback whose timer may have been dropped.
+-- @treturn boolean whether it has started
+local function start_timer(again)
+    local ok, started = pcall(timer_at, 0, run_in_timer, again)
+    return ok and started ~= nil and started ~= false
+end
+
+--- The timer handler.
+function run_in_timer(_, again)
+    local turn = ngx.now()
+    run_first()
+    -- In the turn in which this timer has begun, timers of other callbacks may still be to come.
+    if first <= last and (again or ngx.now() > turn) then
+        start_timer(true)
+        ticker.attend()
     end
-    return next(kept) ~= nil
+end
+
+--- Runs a function in a timer, after those that were given before. If nginx takes no more timers, runs the first of them here.
+function callbacks.spawn(fn)
+    last = last + 1
+    kept[last] = fn
+    if not start_timer(false) then
+        run_first()
+    end
+end
+
+--- The work of a tick: starts timers for the callbacks that have not begun.
+-- @treturn boolean whether there are any
+function callbacks.look_after()
+    for _ = 1, min(MOST_AGAIN, last - first + 1) do
+        start_timer(true)
+    end
+    return first <= last
 end
 
 return callbacks

@@ -4,6 +4,7 @@
 -- finish, as nginx lets requests finish. A hold that belongs to no request is released at once. Locks that timers hold or wait
 -- for are given up after a moment.
 
+local callbacks = require "zklock.adapters.openresty.callbacks"
 local holds = require "zklock.adapters.openresty.holds"
 local pumping = require "zklock.adapters.openresty.pump"
 local waiters = require "zklock.adapters.openresty.waiters"
@@ -56,7 +57,12 @@ function draining.drain()
     end
     local grace_ends = ngx.now() + TIMER_GRACE
     local pause = DRAIN_STEP
-    while close_unused(ngx.now() >= grace_ends) do
+    while true do
+        local grace_is_over = ngx.now() >= grace_ends
+        local left, kept = close_unused(grace_is_over), callbacks.look_after()
+        if not left and (grace_is_over or not kept) then
+            return
+        end
         ngx.sleep(pause)
         pause = min(pause * 2, 0.5)
     end

@@ -43,8 +43,11 @@ local WAKES = 32
 --- Seconds until the next turn: the shortest sleep that causes no warning of nginx.
 local NEXT_TURN = 0.001
 
---- Longer than a pump runs: milliseconds of a read, and seconds of the pusher's wait.
-local NO_READ_TIMEOUT, PUSHER_WAIT = 86400000, 86400
+--- Longer than a pump runs: milliseconds of a read.
+local NO_READ_TIMEOUT = 86400000
+
+--- Seconds between two checks by the pusher whether the ticker runs. nginx may have dropped its timer.
+local WATCH = 2
 local CONNECT_TIMEOUT = 5000
 
 local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
@@ -146,8 +149,11 @@ end
 
 local function push_when_posted(pump, pusher)
     while pump.pusher == pusher do
-        pusher:wait(PUSHER_WAIT)
-        push(pump)
+        if pusher:wait(WATCH) then
+            push(pump)
+        else
+            ticker.attend()
+        end
     end
 end
 

@@ -6,17 +6,12 @@
 
 local zklock = require "zklock"
 
-local DEFAULTS = { connect_timeout = 60, session_timeout = 30 }
-
 local patience = {}
 
---- zklock with these defaults.
+--- zklock with larger defaults.
 patience.zklock = setmetatable({
     connect = function(servers, settings, ...)
-        local patient = {}
-        for name, value in pairs(DEFAULTS) do
-            patient[name] = value
-        end
+        local patient = { connect_timeout = 60, session_timeout = 30 }
         for name, value in pairs(settings or {}) do
             patient[name] = value
         end

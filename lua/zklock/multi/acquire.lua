@@ -45,7 +45,8 @@ end
 
 --- Asks for all members at once and waits for none. Takes the granted members up to the first refused one, and gives back those
 -- behind it.
--- @treturn true|nil message and code of the first that was not granted, and this member, whose refusal is not counted yet
+-- @treturn true|nil message and code of the first that was not granted, and this member, whose refusal is not counted yet; nothing
+-- of these if the run was cancelled meanwhile
 local function take_together(self, run, way, deadline)
     local handles, members = {}, run.members
     for index = 1, #members do
@@ -61,7 +62,7 @@ local function take_together(self, run, way, deadline)
         abandon_asked(run)
         return nil, message, code, members[1]
     elseif run.cancelled then
-        return was_cancelled(run)
+        return nil
     end
     for index = 1, #members do
         local held
@@ -162,9 +163,9 @@ local function attempt(self, run, timeout)
         taken, message, code, refused = nil, member:_lost_message(hold), "lost", member
         runs.begin_anew(self, run)
     end
-    if run.cancelled and refused then -- cancelled in a callback of another member
+    if run.cancelled and not taken then
         return was_cancelled(run)
-    elseif taken or timeout == 0 or run.cancelled or code ~= "timeout" and code ~= "disconnected" then
+    elseif taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         if refused then
             refuse(refused._settings.group, code)
         end

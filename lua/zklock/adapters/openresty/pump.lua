@@ -46,9 +46,11 @@ local NEXT_TURN = 0.001
 --- Longer than a pump runs: milliseconds of a read.
 local NO_READ_TIMEOUT = 86400000
 
+--- Milliseconds until a cosocket that has not connected gives up.
+local CONNECT_TIMEOUT = 5000
+
 --- Seconds between two checks by the pusher whether the ticker runs. nginx may have dropped its timer.
 local WATCH = 2
-local CONNECT_TIMEOUT = 5000
 
 local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
 

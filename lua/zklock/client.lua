@@ -354,6 +354,14 @@ function Client:_unreachable(what)
     return format("%s: no connection to ZooKeeper at %s: %s", what, self._servers, problem)
 end
 
+--- The answer of what was given up because its coroutine was not resumed in time: what was tried, and whether as a try, of which
+-- "timeout" would say that the answer is no.
+-- @treturn nil, message, code
+function Client:_not_resumed(what, try)
+    local code = (try or self._core:state() ~= "connected") and "disconnected" or "timeout"
+    return nil, what .. ": its coroutine was not resumed in time", code
+end
+
 --- How many seconds to wait for the acknowledgement of clean-up, which then goes on in the background: the session timeout.
 function Client:_cleanup_timeout()
     local negotiated = self._core:session_timeout()

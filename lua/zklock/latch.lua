@@ -61,7 +61,9 @@ local function timed_out(self, run, seconds)
     if run.mode == "count" then
         what = what .. ", and may or may not have counted"
     end
-    if run.try or client._core:state() ~= "connected" then
+    if run.cancelled then
+        return client:_not_resumed(what, run.try)
+    elseif run.try or client._core:state() ~= "connected" then
         return nil, client:_unreachable(what), "disconnected"
     end
     return nil, what, "timeout"

@@ -1,5 +1,7 @@
 --- Callbacks, coroutines and adapters: what a wait does when other Lua code runs during it, ends it or forgets it.
 
+local socket = require "socket"
+local core = require "zklock.core"
 local cluster = require "spec.support.cluster"
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
@@ -191,6 +193,53 @@ describe("an adapter that the program supplies", function()
         fixture.observer():delete(holder)
         assert(lock:acquire(10))
     end)
+
+    for name, ask in pairs {
+        ["a lock"] = function(client, timeout)
+            local lock = client:mutex(fixture.path())
+            fixture.join(lock:path())
+            return lock, lock:acquire(timeout)
+        end,
+        ["several locks"] = function(client, timeout)
+            local lock, other = client:mutex(fixture.path()), client:mutex(fixture.path())
+            fixture.join(lock:path())
+            return lock, client:multi({ lock, other }):acquire(timeout)
+        end,
+        ["a latch"] = function(client, timeout)
+            return nil, client:latch(fixture.path(), 1):wait(timeout)
+        end
+    } do
+        for _, timeout in ipairs { 0.2, 0 } do
+            it(("may resume a coroutine long after its time: %s says so, with a timeout of %g s"):format(name, timeout), function()
+                local client = fixture.client({ wait = { wake = function() end, wait = function(...)
+                    if loop.is_inside() then
+                        coroutine.yield()
+                        return true
+                    end
+                    return loop.wait(...)
+                end } })
+                local answer
+                local resume = coroutine.wrap(function()
+                    answer = compat.pack(ask(client, timeout))
+                end)
+                resume()
+                local due = core.now() + (timeout == 0 and client:_cleanup_timeout() or timeout) + 3
+                repeat
+                    socket.sleep(0.5)
+                    client:pump()
+                until core.now() > due
+                resume()
+                local lock, message = answer[1], answer[3]
+                assert.equal(4, answer.n)
+                assert.equal(timeout == 0 and "disconnected" or "timeout", answer[4])
+                assert.truthy(message:find("its coroutine was not resumed in time", 1, true), message)
+                assert(client:flush(10))
+                if lock then
+                    assert.equal(1, #fixture.children(lock:path()))
+                end
+            end)
+        end
+    end
 
     it("is called when its client begins and when it ends", function()
         local attached, detached

@@ -1,6 +1,7 @@
 --- The HTTP server of `zklock ui` (zklock.ui.server) with clients that stall. Server and clients run in one loop, the server with a
 -- model of the spec and with short limits.
 
+local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
 local Server = require "zklock.ui.server"
 local uv = require "luv"
@@ -117,6 +118,26 @@ describe("the server of zklock ui", function()
         assert.truthy(silent.text:find "^HTTP/1.1 408 Request Timeout\r\n")
         assert.truthy(body.text:find "^HTTP/1.1 408 ")
         assert.same({}, server.connections)
+    end)
+
+    it("answers a request whose rest came while the program stood still", function()
+        local server, now = start(), core.now
+        local client = connect(server, "GET / HTTP/1.1\r\n")
+        await(function()
+            local connection = next(server.connections)
+            return connection and connection.received[1]
+        end, "the first line")
+        client.handle:try_write "Host: localhost\r\n\r\n"
+        uv.sleep(1100) -- the next look at all connections is due
+        core.now = function()
+            return now() + 100
+        end
+        uv.run "nowait"
+        core.now = now
+        await(function()
+            return client.ended
+        end, "the answer")
+        assert.truthy(client.text:find("^HTTP/1.1 200 OK\r\n"), client.text)
     end)
 
     it("keeps one message for a viewer that does not read, while others get theirs", function()

@@ -20,6 +20,11 @@ local function running()
     return not main and thread or nil
 end
 
+--- Whether this runs in a coroutine.
+function loop.is_inside()
+    return running() ~= nil
+end
+
 local function suspend(waiter)
     waiting[waiter] = true
     coroutine.yield()

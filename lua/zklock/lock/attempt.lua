@@ -142,7 +142,9 @@ local function timed_out(self, hold, timeout)
     else
         what = format("could not acquire the %s %s within %g s", self._kind.name, self._path, timeout)
     end
-    if hold.try or client._core:state() ~= "connected" then
+    if hold.cancelled then
+        return client:_not_resumed(what, hold.try)
+    elseif hold.try or client._core:state() ~= "connected" then
         return nil, client:_unreachable(what), "disconnected"
     end
     local _, _, message = hold.acquisition:phase()

@@ -36,11 +36,13 @@ end
 
 --- The answer of an acquisition that was cancelled, or was given up because its coroutine was not resumed in time.
 local function was_cancelled(run)
-    refuse(run.multi._members[1]._settings.group, run.cancelled)
+    local message, code = "waiting for the locks was cancelled", "cancelled"
     if run.cancelled == "timeout" then
-        return nil, "could not acquire the locks in time", "timeout"
+        local what = run.try and "could not try the locks" or "could not acquire the locks"
+        message, code = select(2, run.multi._client:_not_resumed(what, run.try))
     end
-    return nil, "waiting for the locks was cancelled", "cancelled"
+    refuse(run.multi._members[1]._settings.group, code)
+    return nil, message, code
 end
 
 --- Asks for all members at once and waits for none. Takes the granted members up to the first refused one, and gives back those

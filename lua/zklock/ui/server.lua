@@ -14,6 +14,7 @@ local coroutine, error, ipairs, next, pairs, pcall, setmetatable, tonumber, tost
     coroutine, error, ipairs, next, pairs, pcall, setmetatable, tonumber, tostring
 local concat = table.concat
 local format = string.format
+local max = math.max
 
 local CONNECTIONS = 200
 local HEAD, BODY = 8192, 8192
@@ -259,11 +260,15 @@ local function accept(self)
     end)
 end
 
---- Ends connections that take too long, and lets viewers have their beats.
+--- Ends connections that take too long, and lets viewers have their beats. Time in which the whole program stood still does not
+-- count: what the clients have sent meanwhile is not read yet.
 local function sweep(self)
     local now, all = core.now(), {}
+    local stood_still = max(0, now - self.swept - SWEEP / 1000)
+    self.swept = now
     for connection in pairs(self.connections) do
         all[#all + 1] = connection
+        connection.due = connection.due and connection.due + stood_still
     end
     for _, connection in ipairs(all) do
         if connection.due and now > connection.due then
@@ -381,6 +386,7 @@ function Server.start(app, address, report, limits)
         return nil, tostring(problem)
     end
     self.port = not address.path and self.handle:getsockname().port or nil
+    self.swept = core.now()
     self.timer = uv.new_timer()
     self.timer:start(SWEEP, SWEEP, function()
         sweep(self)

@@ -99,6 +99,13 @@ describe("zklock doctor", function()
         assert.same({ "writes error" }, findings { writes = { 15, 0.1 } })
     end)
 
+    it("reports writes that failed", function()
+        assert.same({ "writes warning" }, findings { write_problem = "no answer" })
+        assert.same({ "writes warning", "writes error" }, findings { write_problem = "no answer", writes = { 15 } })
+        assert.same({ "writes error" }, findings { write_problem = "no answer", writes = {} })
+        assert.same({ "acl error" }, findings { write_problem = "not allowed", create_code = "no_auth" })
+    end)
+
     it("finds a clock that stands, and one that differs", function()
         assert.same({ "clock error" }, findings { clock = { difference = 0, passed = 0.4, ticked = 0 } })
         assert.same({ "clock warning" }, findings { clock = { difference = 60, passed = 0.4, ticked = 0.4 } })

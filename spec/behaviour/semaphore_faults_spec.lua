@@ -27,7 +27,7 @@ describe("permits return", function()
 
     it("at once when their process ends, and after the session timeout when it is killed #real", function()
         local path = fixture.path()
-        local mine = fixture.semaphore(path, 2)
+        local mine = fixture.semaphore(path, 2, nil, { session_timeout = 30 })
         for _, case in ipairs({ { 30 }, { 6, "KILL" } }) do
             local acquirer = fixture.program("acquirer", fixture.servers(), path, 2, case[1])
             assert.equal("ready", acquirer:line())

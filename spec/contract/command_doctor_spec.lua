@@ -135,11 +135,18 @@ describe("zklock doctor", function()
         assert.equal(2, status)
     end)
 
+    it("reports a write that failed", function()
+        local findings, status = doctor(fixture.join(fixture.path())) -- an ephemeral node has no children
+        local finding = assert(find(findings, "writes", "a write failed: "), dkjson.encode(findings))
+        assert.equal("error", finding.level)
+        assert.equal(2, status)
+    end)
+
     it("finds writes that take a tenth of the session timeout", function()
         local link = fixture.proxy()
-        link:delay(110) -- each way
-        local findings = doctor(fixture.path(), { servers = link.address, variables = { "ZKLOCK_SESSION_TIMEOUT=2" } })
-        local finding = assert(find(findings, "writes", "the lease of a session of 2 s lasts 1 s without an answer"),
+        link:delay(310) -- each way
+        local findings = doctor(fixture.path(), { servers = link.address, variables = { "ZKLOCK_SESSION_TIMEOUT=6" } })
+        local finding = assert(find(findings, "writes", "the lease of a session of 6 s lasts 3 s without an answer"),
             dkjson.encode(findings))
         assert.truthy(finding.message:find "^a write took %d+%.%d%d%d s; ", finding.message)
     end)

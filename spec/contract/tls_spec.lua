@@ -75,7 +75,7 @@ describe("tls", function()
                 tls[name] = nil
             end
         end
-        local all = { tls = tls }
+        local all = { tls = tls, session_timeout = 30 }
         for name, value in pairs(more or {}) do
             all[name] = value
         end
@@ -116,7 +116,7 @@ describe("tls", function()
     end
 
     spec("carries locks, and passes them on at once when the client is closed", function()
-        local first = connect(nil, nil, { session_timeout = 30 })
+        local first = connect()
         local lock = first:mutex "/passed"
         assert(lock:acquire(10))
         local second = connect():mutex "/passed"

@@ -5,7 +5,7 @@
 --   servers      list of: address; problem, code (no answer to srvr); serving; mode; version; limits {tick, min, max: seconds;
 --                connections: maxClientCnxns}; connections: how many there are from each client address
 --   session      { wished, granted } seconds; or problem, code: no session
---   writes       list of seconds that each write took
+--   writes       list of seconds that each write took; write_problem: the message of one that failed
 --   clock        { difference: servers' clock minus ours, seconds; passed: seconds between two writes by our monotonic clock;
 --                ticked: between the times that the servers noted for them }
 --   scratch      path where a node was created and deleted; create_code, delete_code: codes of failures
@@ -119,6 +119,11 @@ local function check_limits(facts, findings)
 end
 
 local function check_writes(facts, findings)
+    if facts.write_problem and facts.create_code ~= "no_auth" then
+        local some_succeeded = facts.writes and facts.writes[1]
+        add(findings, "writes", some_succeeded and "warning" or "error", "a write failed: " .. facts.write_problem,
+            "Without writes no lock can be acquired or released. See the servers' logs, and repeat this.")
+    end
     local granted = facts.session.granted
     local slowest = 0
     for _, seconds in ipairs(facts.writes or {}) do

@@ -71,7 +71,7 @@ local function measure(client, facts, path)
     local node = format("%szklock-doctor-%s", prefix, tostring(facts):match "%w+$")
     local created, stat, code = client:create(node, "", { ephemeral = true, acl = "open" })
     if not created then
-        facts.create_code = code
+        facts.create_code, facts.write_problem = code, stat
         return
     end
     facts.clock = { difference = stat.ctime - os.time() }
@@ -82,10 +82,13 @@ local function measure(client, facts, path)
             process.poll({}, PAUSE) -- the clock has to go on meanwhile
         end
         local before = process.now()
-        stat = client:set(node, format("%d", index))
+        local problem
+        stat, problem = client:set(node, format("%d", index))
         if stat then
             facts.writes[#facts.writes + 1] = process.now() - before
             facts.clock.passed, facts.clock.ticked = process.now() - first_at, stat.mtime - first
+        else
+            facts.write_problem = problem
         end
     end
     facts.clock = facts.clock.passed and facts.clock

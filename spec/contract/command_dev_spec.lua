@@ -40,6 +40,20 @@ describe("zklock dev", function()
         end)
     end)
 
+    it("waits for a server that is stopped while it starts, and goes on later", function()
+        local directory = commands.directory()
+        local server = directory .. "/java"
+        files.write(server, [[#!/bin/sh
+(until grep -q "^State:.T" /proc/$$/status; do :; done; sleep 0.5; kill -CONT $$) &
+kill -STOP $$
+exec java "$@"
+]])
+        assert(os.execute("chmod +x " .. server))
+        local result = commands.run({ "dev", "--", "echo", "begun" },
+            { variables = { "TMPDIR=" .. directory, "ZOOKEEPER_JAVA=" .. server } })
+        assert.same({ 0, "begun\n" }, { result.status, result.output }, result.errors)
+    end)
+
     it("ends with the signal that interrupts its start, and leaves nothing", function()
         local directory = commands.directory()
         local server, mark = directory .. "/java", "601." .. cluster.process_id()

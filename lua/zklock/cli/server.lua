@@ -135,7 +135,8 @@ local function wait_until_ready(self, context)
         connect_timeout = START_TIMEOUT,
         session_timeout = 10,
         on_child = function()
-            if process.look(self.pid) ~= "runs" then
+            local state = process.look(self.pid)
+            if state ~= "runs" and state ~= "stopped" then
                 error("the server has ended: " .. last_words(self), 0)
             end
         end

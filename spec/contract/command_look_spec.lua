@@ -96,11 +96,11 @@ describe("zklock who", function()
     after_each(fixture.clean)
 
     it("shows the queue, and which sessions are connected", function()
-        local path, client = fixture.path(), fixture.client { identity = "web3:4711" }
+        local path, client = fixture.path(), fixture.client { identity = "web3:4711", session_timeout = 30 }
         assert(client:mutex(path):acquire(20))
         fixture.join(path, nil, "web4:1")
         local contender = who_with_sessions(path).contenders[1]
-        assert.same({ "connected", 10 }, { contender.session_state, contender.session_timeout })
+        assert.same({ "connected", 30 }, { contender.session_state, contender.session_timeout })
         local output = eventually(function()
             local text = output_of("who", path)
             return text:find "\n0 +exclusive +holds +web3:4711 +%d+[%d.]* %a+ +127%.0%.0%.1:%d+ +_c_" and text, text

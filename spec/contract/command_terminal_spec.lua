@@ -64,7 +64,7 @@ describe("a command of zklock run in a terminal", function()
 
     it("does not go on by fg if the lock was lost while it was stopped", function()
         local shell, path = open_shell(), fixture.path()
-        shell:type("z --session-timeout 10 " .. path .. " -- sh -c 'echo begun; while read -r line; do echo got $line; done'")
+        shell:type("z --session-timeout 20 " .. path .. " -- sh -c 'echo begun; while read -r line; do echo got $line; done'")
         shell:await "\nbegun"
         shell:key "C-z"
         shell:await "Stopped"

@@ -57,7 +57,7 @@ local function promises(loop)
     it("on_lost is called for a lock that was granted without a wait", function()
         local client, lock, reason
         loop.run(function()
-            client = loops.client(loop, { session_timeout = 8 })
+            client = loops.client(loop, { session_timeout = 20 })
             lock = client:mutex(fixture.path(), { linger = 600, on_lost = function(_, why)
                 reason = why
             end })

@@ -155,7 +155,7 @@ describe("by itself,", function()
         for _, loop in ipairs(loops.each()) do
             luv = loop.name == "luv" and loop or luv
         end
-        local client, flushed = fixture.client({ session_timeout = 4 }), nil
+        local client, flushed = fixture.client({ session_timeout = 20 }), nil
         local lock = client:mutex(fixture.path(), { on_lost = function()
             local thread, main = coroutine.running()
             flushed = thread ~= nil and not main and client:flush(20)

@@ -92,7 +92,7 @@ describe("a worker that was stopped #nginx", function()
     it("with queued requests for longer than its session lets them join again, and all are served", function()
         local server = start([[
             location = /turn { content_by_lua_block {
-                local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = 6 }))
+                local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = 20 }))
                 local lock = client:mutex("@PATH@", { handoff = 0 })
                 assert(lock:acquire(60))
                 ngx.say(tostring(lock:held()))

@@ -68,7 +68,7 @@ describe("inside nginx #nginx", function()
             location = /watch { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
                 -- The client hears of its session's end within most of a session timeout.
-                local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = 10 }))
+                local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = 20 }))
                 inside.watched = client:mutex("@PATH@", { on_lost = function(lock, reason)
                     ngx.sleep(0.001)
                     lock:release()

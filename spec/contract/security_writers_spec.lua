@@ -162,7 +162,7 @@ describe("a client that may write in the lock's directory", function()
     it("can replace a waiter's node by another, by which the waiter is granted at most until the next heartbeat", function()
         local path = fixture.path()
         local first = trusted({ acl = "open" }):mutex(path)
-        local waiting = trusted({ acl = "open", session_timeout = 10 })
+        local waiting = trusted({ acl = "open", session_timeout = 20 })
         local reason
         local second = waiting:mutex(path, { on_lost = function(_, why)
             reason = why

@@ -39,16 +39,22 @@ function fixture.remember(thing)
     return thing
 end
 
+--- The session timeout unless a spec gives another: zklock's default in virtual time. On a real machine that is busy, a session of
+-- that length may end.
+local SESSION_TIMEOUT = not is_virtual and 20 or nil
+
 --- Returns a client that fixture.clean closes. `servers`: the shared servers unless given.
 function fixture.client(options, servers)
-    local client = assert(zklock.connect(servers or fixture.servers(), overlay({ connect_timeout = 20 }, options)))
+    local client = assert(zklock.connect(servers or fixture.servers(), overlay({
+        connect_timeout = 20, session_timeout = SESSION_TIMEOUT
+    }, options)))
     fixture.on_clean(function()
         client:close()
     end)
     return client
 end
 
---- Returns such a client that waits in support.loop. `session_timeout`: zklock's default unless given; `servers`: the shared ones.
+--- Returns such a client that waits in support.loop. `session_timeout`: SESSION_TIMEOUT unless given; `servers`: the shared ones.
 function fixture.loop_client(options, session_timeout, servers)
     return fixture.client(overlay({ wait = loop, session_timeout = session_timeout }, options), servers)
 end

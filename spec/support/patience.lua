@@ -2,9 +2,12 @@
 -- busy.
 --
 -- Such code connects with zklock's defaults: it gives up if it has no connection within 5 s, and loses its locks if it stands
--- still for 5 s, half of a session. Here zklock has larger defaults. Settings that the code gives itself are kept.
+-- still for 5 s, half of a session. Here zklock has larger defaults. Settings that the code gives itself are kept, but a session
+-- lasts for 20 s at least: code that shows the end of a session has a short one, to keep its reader from waiting.
 
 local zklock = require "zklock"
+
+local SHORTEST_SESSION = 20
 
 local patience = {}
 
@@ -15,6 +18,7 @@ patience.zklock = setmetatable({
         for name, value in pairs(settings or {}) do
             patient[name] = value
         end
+        patient.session_timeout = math.max(SHORTEST_SESSION, patient.session_timeout)
         return zklock.connect(servers, patient, ...)
     end
 }, { __index = zklock })

@@ -4,6 +4,7 @@
 --     server.connection:set("key", "value")                           -- redis-lua's
 --     server:stop()
 
+local cluster = require "spec.support.cluster"
 local daemon = require "spec.support.daemon"
 local eventually = require "spec.support.eventually"
 local ports = require "spec.support.ports"
@@ -46,6 +47,29 @@ function redis_server.start(environment)
         return ok and pcall(connection.ping, connection) and connection
     end, 20, "Redis")
     return self
+end
+
+--- Sends a command that redis-lua may not have, and returns its output.
+local function tell(self, ...)
+    return (cluster.run { "redis-cli", "-p", tostring(self.port), ... })
+end
+
+--- Holds all writes back, and scripts, until they are let go.
+function Server:hold_writes()
+    tell(self, "CLIENT", "PAUSE", "600000", "WRITE")
+end
+
+--- Waits until so many commands of a name ("eval") are held back. Redis also shows the last command of a connection that is idle
+-- in a pool; only the flag b tells them apart.
+function Server:await_held(count, command)
+    eventually(function()
+        local held = select(2, tell(self, "CLIENT", "LIST"):gsub(" flags=%w*b%w* [^\n]* cmd=" .. command .. " ", ""))
+        return held >= count, held .. " are"
+    end, 60, ("%d times %s to be held back"):format(count, command))
+end
+
+function Server:let_writes_go()
+    tell(self, "CLIENT", "UNPAUSE")
 end
 
 function Server:stop()

@@ -43,11 +43,6 @@ function Stage:count()
     return tonumber(self.redis:get("lucky")), tonumber(self.redis:get("stock"))
 end
 
---- Sends Redis a command that the library may not have, and returns its output.
-function Stage:tell_redis(...)
-    return (cluster.run({ "redis-cli", "-p", tostring(self.redis_server.port), ... }))
-end
-
 --- Sends all requests to a version; `before`, if given, runs before them, and `meanwhile` runs while they are in flight. Returns a
 -- table: lucky, stock, answered (with status 200), failed, seconds, median and p99 in milliseconds, output (ab's).
 function Stage:run(version, meanwhile, before)

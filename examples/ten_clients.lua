@@ -15,7 +15,7 @@ local CLIENTS, DIES_WAITING, DIES_INSIDE = 10, "client-4", "client-7"
 local function client(name, path)
     local dies = name == DIES_WAITING or name == DIES_INSIDE
     local lock = assert(zklock.connect(common.servers, { session_timeout = dies and 6 or 60, identity = name })):mutex(path)
-    assert(lock:acquire(60))
+    assert(lock:acquire(120))
     print(name .. " in")
     if name == DIES_INSIDE then
         os.execute("kill -KILL $PPID")

@@ -215,7 +215,7 @@ static void ended_from_outside(void)
     open_client(1);
     CHECK_NUMBER(RESULT(ask_create(0, "/a", "x", ZOO_EPHEMERAL)), ZOK);
     told(0);
-    world_end_session(zoo_client_id(handles[0]));
+    world_end_session(zoo_client_id(handles[0]), handles);
     run_until_gone(1, "/a");
     RUN_UNTIL_STATE(0, ZOO_EXPIRED_SESSION_STATE);
     CHECK_STORY(0, "connecting expired");
@@ -245,7 +245,7 @@ static void ended_from_outside(void)
 static void waiting_at_expiry(void)
 {
     open_client(0);
-    world_end_session(zoo_client_id(handles[0]));
+    world_end_session(zoo_client_id(handles[0]), handles);
     RUN_UNTIL_TOLD(0, "connecting");
     answer *waiting = ask_create(0, "/a", "x", ZOO_PERSISTENT);
     ask_get(0, "/", NULL);
@@ -545,7 +545,7 @@ static void closed_unconnected(void)
     close_client(0);
     CHECK_STORY(0, "connecting get=-116");
     CHECK_NUMBER(RESULT(ask_exists(1, "/a", NULL)), ZOK);
-    world_end_session(&session);
+    world_end_session(&session, handles);
     run_until_gone(1, "/a");
 }
 
@@ -608,7 +608,7 @@ static void over_inside(void)
     answer *armed = new_answer(0, NULL);
     CHECK_NUMBER(zoo_awget(handles[0], "/", ask_when_over, NULL, on_data, armed), ZOK);
     CHECK_NUMBER(RESULT(armed), ZOK);
-    world_end_session(zoo_client_id(handles[0]));
+    world_end_session(zoo_client_id(handles[0]), handles);
     RUN_UNTIL_TOLD(0, "then=-9");
     CHECK(strstr(told(0), "never") == NULL);
 }

@@ -389,7 +389,7 @@ static void ends_with_session(void)
     CHECK_NUMBER(RESULT(ask_get(0, "/e", &a)), ZOK);
     CHECK_NUMBER(RESULT(ask_list(0, "/", &b)), ZOK);
     told(0);
-    world_end_session(zoo_client_id(handles[1]));
+    world_end_session(zoo_client_id(handles[1]), handles);
     RUN_UNTIL_TOLD(0, "b:child");
     CHECK_STORY(0, "a:deleted b:child");
 }
@@ -401,7 +401,7 @@ static void of_expired(void)
     make("/d");
     CHECK_NUMBER(RESULT(ask_get(0, "/d", &w)), ZOK);
     told(0);
-    world_end_session(zoo_client_id(handles[0]));
+    world_end_session(zoo_client_id(handles[0]), handles);
     RUN_UNTIL_STATE(0, ZOO_EXPIRED_SESSION_STATE);
     const char *story = told(0);
     CHECK(strstr(story, "w:connecting") != NULL && strstr(story, "w:expired") != NULL);

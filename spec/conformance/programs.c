@@ -305,7 +305,7 @@ static void end_session(int client)
         ZOK);
     CHECK_NUMBER(RESULT(marker), ZOK);
     name_of(sessions, &session_count, 100, marker->stat.ephemeralOwner);
-    world_end_session(zoo_client_id(handles[client]));
+    world_end_session(zoo_client_id(handles[client]), handles);
     run_until_gone(1 - client, "/marker");
     RUN_UNTIL_STATE(client, ZOO_EXPIRED_SESSION_STATE);
     told(client);     /* how much it got before depends on how its session ended, */

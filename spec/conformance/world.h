@@ -58,7 +58,7 @@ int world_reads(int client);
 int64_t world_now(void);
 int64_t world_patience(void);
 
-/* --- faults; none of them runs a loop of the case's handles --- */
+/* --- faults; none of them runs a loop of the case's handles, unless it says so --- */
 
 /* Resets the client's connection. Messages in flight are lost. The server executes the requests that it has received. */
 void world_cut(int client);
@@ -71,8 +71,11 @@ void world_lose_next_create(int client);
 void world_lose_next_delete(int client);
 /* The client's next send(2) fails. */
 void world_fail_next_send(int client);
-/* Another client ends the session. */
-void world_end_session(const clientid_t *session);
+/*
+ * Another client ends the session. Meanwhile the other handles of the case have their turns, so that their sessions outlast a slow
+ * server; a handle of this session has none, since it could take the session back.
+ */
+void world_end_session(const clientid_t *session, zhandle_t *const *handles);
 /* The server is killed, and started again with the data that it had. */
 void world_restart_server(void);
 /* The server refuses credentials of the scheme "unknown". */

@@ -151,13 +151,17 @@ static void turn(zhandle_t *zh)
                                   ((one.revents & POLLOUT) != 0 ? ZOOKEEPER_WRITE : 0));
 }
 
-static zhandle_t *connect_directly(const clientid_t *session)
+/* `others`: handles that have their turns meanwhile; NULL: none. */
+static zhandle_t *connect_directly(const clientid_t *session, zhandle_t *const *others)
 {
     zhandle_t *zh = zookeeper_init2(server, on_event, WORLD_MOST_TIMEOUT, session, NULL, 0, NULL);
     if (zh == NULL)
         die("zookeeper_init2");
-    while (zoo_state(zh) != ZOO_CONNECTED_STATE && zoo_state(zh) >= 0)
+    while (zoo_state(zh) != ZOO_CONNECTED_STATE && zoo_state(zh) >= 0) {
         turn(zh);
+        if (others != NULL)
+            world_turn(others);
+    }
     return zh;
 }
 
@@ -253,7 +257,7 @@ void world_begin(uint64_t seed)
         links[i].descriptor = -1;
     }
     mend();
-    janitor = connect_directly(NULL);
+    janitor = connect_directly(NULL, NULL);
     authenticate_janitor();
     remove_below("/");
     zookeeper_close(janitor);
@@ -392,13 +396,18 @@ void world_fail_next_send(int client)
  * A handle with the session's id and password takes the session over, and ends it. zookeeper_close waits for at most 1.5 s. The client
  * of the case could take a session back that has not ended by then.
  */
-void world_end_session(const clientid_t *session)
+void world_end_session(const clientid_t *session, zhandle_t *const *handles)
 {
+    zhandle_t *others[WORLD_CLIENTS] = {NULL};
+    for (int i = 0; i < WORLD_CLIENTS; i++) {
+        if (handles[i] != NULL && zoo_client_id(handles[i])->client_id != session->client_id)
+            others[i] = handles[i];
+    }
     char text[16384], id[24];
     snprintf(id, sizeof(id), "0x%llx\n", (unsigned long long)session->client_id);
-    zookeeper_close(connect_directly(session));
+    zookeeper_close(connect_directly(session, others));
     for (ask_server("dump", text, sizeof(text)); strstr(text, id) != NULL; ask_server("dump", text, sizeof(text)))
-        poll(NULL, 0, MOMENT);
+        world_turn(others);
 }
 
 void world_restart_server(void)
@@ -416,7 +425,7 @@ void world_forbid(const char *path, int permissions)
     outcome done = {.done = false};
     struct ACL remaining[] = {{ZOO_PERM_ALL & ~permissions, {"world", "anyone"}}};
     struct ACL_vector acl = {1, remaining};
-    zhandle_t *zh = connect_directly(NULL);
+    zhandle_t *zh = connect_directly(NULL, NULL);
     if (await(zh, &done, zoo_aset_acl(zh, path, -1, &acl, on_done, &done)) != ZOK)
         die("zoo_aset_acl");
     zookeeper_close(zh);

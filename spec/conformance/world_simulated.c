@@ -165,8 +165,9 @@ void world_fail_next_send(int client)
     sim_fail_next_send(client);
 }
 
-void world_end_session(const clientid_t *session)
+void world_end_session(const clientid_t *session, zhandle_t *const *handles)
 {
+    (void)handles; /* it takes no time in which they would need a turn */
     sim_foreign_expire(session->client_id);
     while (sim_session_lives(session->client_id) && sim_step()) {
     }

@@ -18,7 +18,7 @@ describe("with an ensemble of three servers, a holder and a waiter of every kind
     local round = 0
 
     setup(function()
-        servers = cluster.start({ servers = 3, options = { maxSessionTimeout = 1000 * LONG } })
+        servers = cluster.start({ servers = 3, options = { maxSessionTimeout = 1000 * LONG, syncLimit = 40 } })
     end)
 
     --- If a spec fails, the next spec must find the servers as usual.

@@ -17,7 +17,7 @@ local TICK, SESSION_TIMEOUT = 2, 4
 local STALLED_FOR = 4.5
 --- In each try another client acquires its lock before the session ends: this many seconds, times the number of the try, before.
 local STEP = 0.1
-local TRIES, ENOUGH, ROUNDS = 12, 10, 5
+local TRIES, ENOUGH, ROUNDS = 12, 10, 20
 local PATIENCE = 50
 
 describe("mutexes of idle clients at a follower that no longer receives its leader's packets #once", function()

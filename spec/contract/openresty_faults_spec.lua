@@ -259,12 +259,12 @@ describe("a worker #nginx", function()
     end)
 
     it("that is killed while it holds passes its locks on after the session timeout #nginxasan", function()
-        local server = start(nil, { session_timeout = 6 })
+        local server = start(nil, { session_timeout = 20 })
         server:get("/hold")
         fixture.await_children(server.path, 1)
         local old = server:workers()[1]
         server:signal("KILL", old)
-        assert(fixture.client():mutex(server.path):acquire(60))
+        assert(fixture.client():mutex(server.path):acquire(100))
         eventually(function()
             local now = server:workers()
             return #now == 1 and now[1] ~= old

@@ -85,6 +85,7 @@ describe("the metrics of all workers of nginx #nginx", function()
     it("do not fall at a reload, and count what old workers did until their end", function()
         local server = start_example()
         assert.equal(200, (server:get("/work")))
+        await_values(server, { zklock_sessions_total = 2 }) -- of both old workers
         local before = fixture.join(server.path)
         local late = server:ask("/work?seconds=1.5")
         fixture.await_children(server.path, 2)

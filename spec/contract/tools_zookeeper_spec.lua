@@ -118,6 +118,22 @@ describe("tools/zookeeper #once", function()
         assert.equal("127.0.0.1:" .. port, output:match("[^\n]+$"))
     end)
 
+    it("starts no sooner than its watchdog, though that may be slow", function()
+        local output, status = shell([[
+            work=$(mktemp -d)
+            export work
+            printf '[ "$1" != watch ] || until [ -e "$work/go" ]; do sleep 0.02; done\n' >"$work/env"
+            mkdir "$work/zk"
+            (until "$tool" status --dir "$work/zk" 2>/dev/null | grep -q standalone; do sleep 0.02; done; touch "$work/go") &
+            BASH_ENV=$work/env "$tool" start --dir "$work/zk" --owner $$ >/dev/null
+            [ -s "$work/zk/watchdog" ]; status=$?
+            wait
+            "$tool" stop --dir "$work/zk"
+            rm -r "$work"
+            exit $status]])
+        assert.equal(0, status, output)
+    end)
+
     it("ends a restart whose server ends and leaves no log", function()
         local output, status = shell("owner=" .. cluster.process_id() .. [[
 
@@ -172,6 +188,21 @@ describe("tools/zookeeper #once", function()
             eventually(function() return not files.exists(directory) and not runs(directory) end, 60, "the end of all")
         end)
     end
+
+    it("passes a signal on that comes before run knows its command's process id", function()
+        local output, status = shell([[
+            work=$(mktemp -d)
+            export work
+            cat >"$work/env" <<'END'
+            set -T
+            trap 'if [ "$BASH_COMMAND" = "child=\$!" ]; then kill -TERM $$; fi' DEBUG
+END
+            BASH_ENV=$work/env "$tool" run -- sleep 60
+            status=$?
+            rm -r "$work"
+            exit $status]])
+        assert.equal(143, status, output)
+    end)
 
     it("keeps port and data over kill and restart", function()
         local client = zk.connect(server.servers)

@@ -72,8 +72,8 @@ void world_lose_next_delete(int client);
 /* The client's next send(2) fails. */
 void world_fail_next_send(int client);
 /*
- * Another client ends the session. Meanwhile the other handles of the case have their turns, so that their sessions outlast a slow
- * server; a handle of this session has none, since it could take the session back.
+ * Another client ends the session. If that takes time, the loops of the other handles run meanwhile, so that their sessions outlast a
+ * slow server; they may not be closed there. The loop of this session's handle does not run, since it could take the session back.
  */
 void world_end_session(const clientid_t *session, zhandle_t *const *handles);
 /* The server is killed, and started again with the data that it had. */

@@ -167,7 +167,7 @@ void world_fail_next_send(int client)
 
 void world_end_session(const clientid_t *session, zhandle_t *const *handles)
 {
-    (void)handles; /* it takes no time in which they would need a turn */
+    (void)handles; /* the end of a session takes no time here */
     sim_foreign_expire(session->client_id);
     while (sim_session_lives(session->client_id) && sim_step()) {
     }

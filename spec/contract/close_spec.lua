@@ -83,10 +83,11 @@ describe("a client", function()
 
     it("answers timeout to a close that does not wait, and keeps closing", function()
         local client, link = fixture.client_behind_proxy({ session_timeout = 30 })
-        local lock = client:mutex(fixture.path())
-        assert(lock:acquire(20))
+        local held, released = client:mutex(fixture.path()), client:mutex(fixture.path())
+        assert(held:acquire(20))
+        assert(released:acquire(20))
         link:stall()
-        assert.is_true(lock:release({ wait = false })) -- the close waits for its answer
+        assert.is_true(released:release({ wait = false })) -- the close waits for the answer
         local ok, message, code = client:close(0)
         assert.same({ nil, "timeout" }, { ok, code })
         assert.truthy(message:find("still closing", 1, true), message)

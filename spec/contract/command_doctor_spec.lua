@@ -27,20 +27,32 @@ local function find(findings, check, text)
     return nil
 end
 
---- Runs `zklock doctor` until each of these pairs of a check and a text is among its findings: it gives a server two seconds for an
--- answer. Returns the findings, and the exit code.
-local function doctor_finds(wanted, path, options)
+--- Runs `zklock doctor` until `check`, which gets the findings, returns nil. What it returns otherwise is a failure, unless the run
+-- took so long that a server can have answered a word too late: the doctor waits two seconds for each answer.
+local function doctor_until(check, path, options)
     local findings, status
     eventually(function()
+        local began = socket.gettime()
         findings, status = doctor(path, options)
-        for _, pair in ipairs(wanted) do
-            if not find(findings, pair[1], pair[2]) then
-                return false, pair[1] .. " is not found: " .. dkjson.encode(findings)
-            end
-        end
-        return true
+        local problem = check(findings)
+        local in_time = socket.gettime() - began < (options.within or 0) + 2
+        assert(not problem or not in_time, problem)
+        return not problem, problem
     end)
     return findings, status
+end
+
+--- Runs `zklock doctor`, as doctor_until does. Each of these pairs of a check and a text must be among its findings. Returns the
+-- findings, and the exit code.
+local function doctor_finds(wanted, path, options)
+    return doctor_until(function(findings)
+        for _, pair in ipairs(wanted) do
+            if not find(findings, pair[1], pair[2]) then
+                return pair[1] .. " is not found: " .. dkjson.encode(findings)
+            end
+        end
+        return nil
+    end, path, options)
 end
 
 describe("zklock doctor", function()
@@ -136,10 +148,10 @@ describe("zklock doctor", function()
         fixture.on_clean(function()
             servers:stop()
         end)
-        eventually(function()
-            local findings = doctor("/", { servers = servers.servers })
-            return not (find(findings, "quorum") or find(findings, "server") or find(findings, "session")), dkjson.encode(findings)
-        end)
+        doctor_until(function(findings)
+            local wrong = find(findings, "quorum") or find(findings, "server") or find(findings, "session")
+            return wrong and dkjson.encode(findings)
+        end, "/", { servers = servers.servers })
         servers:kill(1)
         servers:kill(2)
         eventually(function()

@@ -114,7 +114,7 @@ describe("zklock who", function()
         local lock, link, client = fixture.mutex_behind_proxy(path, 60)
         assert(lock:acquire(20))
         fixture.cut_off(client, link)
-        eventually(function() -- the server notices later than the client
+        eventually(function() -- the server notices the loss later than the client
             local state = who_with_sessions(path).contenders[1].session_state
             return state == "disconnected", state
         end)

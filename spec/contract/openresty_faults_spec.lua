@@ -268,7 +268,7 @@ describe("a worker #nginx", function()
         eventually(function()
             local now = server:workers()
             return #now == 1 and now[1] ~= old
-        end, 20, "a new worker")
+        end, 60, "a new worker")
         assert.equal(200, (server:get("/plain")))
     end)
 

@@ -122,11 +122,19 @@ describe("tools/zookeeper #once", function()
         local output, status = shell([[
             work=$(mktemp -d)
             export work
-            printf '[ "$1" != watch ] || until [ -e "$work/go" ]; do sleep 0.02; done\n' >"$work/env"
+            # The watchdog does not begin before the server has served for two seconds, or start has ended.
+            cat >"$work/env" <<'END'
+            [ "$1" != watch ] || while [ -d "$work" ] && [ ! -e "$work/go" ]; do sleep 0.02; done
+END
             mkdir "$work/zk"
-            (until "$tool" status --dir "$work/zk" 2>/dev/null | grep -q standalone; do sleep 0.02; done; touch "$work/go") &
+            (
+                until [ -e "$work/ended" ] || "$tool" status --dir "$work/zk" 2>/dev/null | grep -q standalone; do sleep 0.02; done
+                for _ in {1..100}; do [ -e "$work/ended" ] || sleep 0.02; done
+                touch "$work/go"
+            ) &
             BASH_ENV=$work/env "$tool" start --dir "$work/zk" --owner $$ >/dev/null
             [ -s "$work/zk/watchdog" ]; status=$?
+            touch "$work/ended"
             wait
             "$tool" stop --dir "$work/zk"
             rm -r "$work"
@@ -195,7 +203,7 @@ describe("tools/zookeeper #once", function()
             export work
             cat >"$work/env" <<'END'
             set -T
-            trap 'if [ "$BASH_COMMAND" = "child=\$!" ]; then kill -TERM $$; fi' DEBUG
+            trap 'if [ "$BASH_COMMAND" = "command=\$!" ]; then kill -TERM $$; fi' DEBUG
 END
             BASH_ENV=$work/env "$tool" run -- sleep 60
             status=$?

@@ -144,7 +144,7 @@ describe("zklock doctor", function()
     end)
 
     it("finds servers without a quorum", function()
-        local servers = cluster.start({ servers = 3 })
+        local servers = cluster.start({ servers = 3, options = { syncLimit = 40 } })
         fixture.on_clean(function()
             servers:stop()
         end)

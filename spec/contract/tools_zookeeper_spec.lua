@@ -129,7 +129,8 @@ END
             mkdir "$work/zk"
             (
                 until [ -e "$work/ended" ] || "$tool" status --dir "$work/zk" 2>/dev/null | grep -q standalone; do sleep 0.02; done
-                for _ in {1..100}; do [ -e "$work/ended" ] || sleep 0.02; done
+                i=0
+                while [ $((i += 1)) -le 100 ] && [ ! -e "$work/ended" ]; do sleep 0.02; done
                 touch "$work/go"
             ) &
             BASH_ENV=$work/env "$tool" start --dir "$work/zk" --owner $$ >/dev/null

@@ -37,7 +37,7 @@ describe("docs/loops.md", function()
         test(("its program under '%s' prints the output shown"):format(page.heading), function()
             local path = os.tmpname()
             files.write(path, page.code)
-            local output, status = cluster.run(cluster.words({ "timeout", "-s", "KILL", "240" }, program.patient_environment(), {
+            local output, status = cluster.run(cluster.words({ "timeout", "-s", "KILL", "1200" }, program.patient_environment(), {
                 "ZKLOCK_SERVERS=" .. fixture.servers(), program.interpreter(), path
             }))
             os.remove(path)

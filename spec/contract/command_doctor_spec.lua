@@ -27,8 +27,8 @@ local function find(findings, check, text)
     return nil
 end
 
---- Runs `zklock doctor` until `check`, which gets the findings, returns nil. What it returns otherwise is a failure, unless the run
--- took so long that a server can have answered a word too late: the doctor waits two seconds for each answer.
+--- Runs `zklock doctor` until `check`, which gets the findings, returns nil. If `check` returns a problem, that is a failure. A
+-- slow run is repeated instead: the doctor waits two seconds for each answer, and a server may have answered too late.
 local function doctor_until(check, path, options)
     local findings, status
     eventually(function()

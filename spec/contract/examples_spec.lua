@@ -9,11 +9,9 @@ local program = require "spec.support.program"
 --- redis-lua is plain Lua and runs on 5.4, but Debian installs it only for 5.1 to 5.3.
 local ENVIRONMENT = program.patient_environment ";/usr/share/lua/5.3/?.lua"
 
---- Runs an example to its end and returns what it printed. The limit ends a hang: on a busy machine the herd takes minutes.
+--- Runs an example to its end and returns what it printed.
 local function run(name, ...)
-    local output, status = cluster.run(cluster.words({ "timeout", "-s", "KILL", "1200" }, ENVIRONMENT, {
-        program.interpreter(), "examples/" .. name .. ".lua", fixture.servers(), ...
-    }))
+    local output, status = program.output_of(ENVIRONMENT, "examples/" .. name .. ".lua", fixture.servers(), ...)
     assert(status == 0, ("%s ended with %d:\n%s"):format(name, status, output))
     return output .. "\n"
 end

@@ -183,20 +183,41 @@ END
         eventually(function() return not runs(directory) end, 60, "the end of all")
     end)
 
-    for _, signal in ipairs({"TERM", "INT", "HUP", "KILL"}) do
+    for signal, number in pairs({TERM = 15, INT = 2, HUP = 1, KILL = 9}) do
         it("leaves nothing behind when run gets SIG" .. signal, function()
+            -- A shell without job control makes its background jobs ignore SIGINT, and nohup SIGHUP. `env` undoes that.
             local output = shell([[
                 file=$(mktemp)
-                setsid "$tool" run -- sh -c 'echo "$PPID $ZOOKEEPER_DIR"; exec sleep 60' >"$file" 2>&1 </dev/null &
-                until read -r pid directory <"$file"; do sleep 0.02; done
-                rm "$file"
+                env --default-signal=INT,HUP,TERM setsid "$tool" run -- \
+                    sh -c 'echo "$PPID $$ $ZOOKEEPER_DIR"; exec sleep 600' >"$file" 2>&1 </dev/null &
+                until read -r pid command directory <"$file"; do
+                    kill -0 $! 2>/dev/null || break
+                    sleep 0.02
+                done
                 kill -]] .. signal .. [[ $pid
-                echo "$directory"]])
-            local directory = output:match("[^\n]+$")
-            assert.truthy(directory:match("^/"), output)
+                wait $!
+                echo "run: $?"
+                kill -KILL $command 2>/dev/null
+                echo "command: $?"
+                cat "$file"
+                rm "$file"]])
+            local run, command, directory = output:match("run: (%d+)\ncommand: (%d)\n%d+ %d+ (/%S+)$")
+            assert.truthy(directory, output)
+            assert.equal(128 + number, tonumber(run))
+            -- Only SIGKILL gives run no chance to end its command.
+            assert.equal(signal == "KILL" and "0" or "1", command)
             eventually(function() return not files.exists(directory) and not runs(directory) end, 60, "the end of all")
         end)
     end
+
+    it("ignores SIGINT if its caller does, and so does its command", function()
+        local output, status = shell([[
+            env --ignore-signal=INT "$tool" run -- sh -c '
+                while [ -e "$ZOOKEEPER_DIR/begun" ]; do sleep 0.01; done
+                kill -INT $PPID && kill -INT $$ && "$0" status && exit 7' "$tool"]])
+        assert.equal(7, status, output)
+        assert.matches("standalone running$", output)
+    end)
 
     it("passes a signal on that comes before run knows its command's process id", function()
         local output, status = shell([[
@@ -211,6 +232,21 @@ END
             rm -r "$work"
             exit $status]])
         assert.equal(143, status, output)
+    end)
+
+    it("neither run nor its command is ended by a SIGINT that the caller ignores, however early", function()
+        local output, status = shell([[
+            work=$(mktemp -d)
+            export work
+            cat >"$work/env" <<'END'
+            set -T
+            trap 'if [ "$BASH_COMMAND" = ": > \"\$DIR/begun\"" ]; then kill -INT $BASHPID $$; fi' DEBUG
+END
+            BASH_ENV=$work/env env --ignore-signal=INT "$tool" run -- sh -c 'exit 7'
+            status=$?
+            rm -r "$work"
+            exit $status]])
+        assert.equal(7, status, output)
     end)
 
     it("keeps port and data over kill and restart", function()

@@ -41,6 +41,14 @@ function program.patient_environment(more)
     return program.environment(cluster.root .. "/spec/support/patient/?.lua;" .. package.path .. (more or ""))
 end
 
+--- Runs a script with this Lua and waits for its end. `environment`: words from program.environment or
+-- program.patient_environment, and variables; `...`: the script and its arguments. Returns the output with its errors, without the
+-- last newline, and the exit status. The script is killed after SECONDS_TO_LIVE: on a busy machine examples/herd.lua takes minutes.
+function program.output_of(environment, ...)
+    return cluster.run(cluster.words({ "timeout", "-s", "KILL", tostring(SECONDS_TO_LIVE) }, environment,
+        { program.interpreter(), ... }))
+end
+
 --- Starts spec/programs/<name>.lua with arguments.
 function program.start(name, ...)
     return program.run(name, { program.interpreter(), "spec/programs/" .. name .. ".lua", ... })

@@ -47,15 +47,15 @@ end
 --- Runs the tool in a new tree that git knows, with these files. Returns what it prints, and the exit status.
 local function run(tree, ...)
     local directory = files.make_directory()
-    finally(function()
-        cluster.run({ "rm", "-rf", directory })
-    end)
     cluster.run({ "git", "init", "--quiet", directory })
     for path, text in pairs(tree) do
         cluster.run({ "mkdir", "-p", (directory .. "/" .. path):match("^(.*)/") })
         files.write(directory .. "/" .. path, text)
     end
-    return cluster.run({ "sh", "-c", "tool=$PWD/tools/sentences.lua; cd \"$0\" && lua5.4 \"$tool\" \"$@\"", directory, ... })
+    local output, status =
+        cluster.run({ "sh", "-c", "tool=$PWD/tools/sentences.lua; cd \"$0\" && lua5.4 \"$tool\" \"$@\"", directory, ... })
+    cluster.run({ "rm", "-rf", directory })
+    return output, status
 end
 
 --- Returns the texts of the sentences in a file.

@@ -13,13 +13,13 @@ typedef enum {
 --- Checks a page with this text beside that source, or beside another one. Returns what is printed, and the exit status.
 local function check(page, source)
     local directory = files.make_directory()
-    finally(function()
-        cluster.run({ "rm", "-r", directory })
-    end)
     cluster.run({ "mkdir", directory .. "/csrc", directory .. "/docs" })
     files.write(directory .. "/csrc/lamp.h", source or SOURCE)
     files.write(directory .. "/docs/page.md", page)
-    return cluster.run({ "sh", "-c", "tool=$PWD/tools/states.lua; cd \"$0\" && lua5.4 \"$tool\"", directory })
+    local output, status =
+        cluster.run({ "sh", "-c", "tool=$PWD/tools/states.lua; cd \"$0\" && lua5.4 \"$tool\"", directory })
+    cluster.run({ "rm", "-r", directory })
+    return output, status
 end
 
 --- The transitions of the lamp.

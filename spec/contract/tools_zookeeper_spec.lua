@@ -18,6 +18,25 @@ local function runs(words)
     return output:find(words, 1, true) ~= nil
 end
 
+-- Runs a shell script, as `shell` does, whose tool does something before each time that it runs one of its commands. That command
+-- is written as bash's $BASH_COMMAND shows it. Script and action may keep files in the directory $work.
+local function before(command, action, script)
+    return shell(("export command_of_tool=%s action=%s\n"):format(cluster.quote(command), cluster.quote(action)) .. [[
+        work=$(mktemp -d)
+        export work
+        cat >"$work/env" <<'END'
+        set -T
+        trap 'if [ "$BASH_COMMAND" = "$command_of_tool" ]; then : >"$work/reached"; eval "$action"; fi' DEBUG
+END
+        export BASH_ENV=$work/env
+        ]] .. script .. [[
+
+        status=$?
+        [ -e "$work/reached" ] || { echo "the tool has no such command"; status=99; }
+        rm -r "$work"
+        exit $status]])
+end
+
 describe("tools/zookeeper #once", function()
     local server
 
@@ -183,7 +202,8 @@ END
         eventually(function() return not runs(directory) end, 60, "the end of all")
     end)
 
-    for signal, number in pairs({TERM = 15, INT = 2, HUP = 1, KILL = 9}) do
+    for _, case in ipairs({{"TERM", 15}, {"INT", 2}, {"HUP", 1}, {"KILL", 9}}) do
+        local signal, number = case[1], case[2]
         it("leaves nothing behind when run gets SIG" .. signal, function()
             -- A shell without job control makes its background jobs ignore SIGINT, and nohup SIGHUP. `env` undoes that.
             local output = shell([[
@@ -220,33 +240,59 @@ END
     end)
 
     it("passes a signal on that comes before run knows its command's process id", function()
-        local output, status = shell([[
-            work=$(mktemp -d)
-            export work
-            cat >"$work/env" <<'END'
-            set -T
-            trap 'if [ "$BASH_COMMAND" = "command=\$!" ]; then kill -TERM $$; fi' DEBUG
-END
-            BASH_ENV=$work/env "$tool" run -- sleep 60
-            status=$?
-            rm -r "$work"
-            exit $status]])
+        local output, status = before('command=$!', "kill -TERM $$", [["$tool" run -- sleep 60]])
         assert.equal(143, status, output)
     end)
 
     it("neither run nor its command is ended by a SIGINT that the caller ignores, however early", function()
-        local output, status = shell([[
-            work=$(mktemp -d)
-            export work
-            cat >"$work/env" <<'END'
-            set -T
-            trap 'if [ "$BASH_COMMAND" = ": > \"\$DIR/begun\"" ]; then kill -INT $BASHPID $$; fi' DEBUG
-END
-            BASH_ENV=$work/env env --ignore-signal=INT "$tool" run -- sh -c 'exit 7'
-            status=$?
-            rm -r "$work"
-            exit $status]])
+        local output, status = before(': > "$DIR/begun"', "kill -INT $BASHPID $$",
+            [[env --ignore-signal=INT "$tool" run -- sh -c 'exit 7']])
         assert.equal(7, status, output)
+    end)
+
+    -- A server that ends or begins may do so.
+    describe("when a server resets the connection", function()
+        local WRITE, READ = [[printf '%s' "$1" >&"$fd"]], [[IFS= read -r -t "$PATIENCE" -u "$fd" line]]
+
+        -- Asks such a server, and runs one of the tool's commands only after the reset. answer: Lua code for what the server does
+        -- with `connection` before.
+        local function ask(command, answer)
+            return before(command, [[until [ -e "$work/reset" ]; do sleep 0.01; done]], [[
+                mkdir "$work/1"
+                lua5.4 -e '
+                    local work, socket = os.getenv("work"), require("socket")
+                    local server = assert(socket.bind("127.0.0.1", 0))
+                    local file = assert(io.open(work .. "/1/port.new", "w"))
+                    file:write((select(2, server:getsockname())), "\n")
+                    file:close()
+                    os.rename(work .. "/1/port.new", work .. "/1/port")
+                    server:settimeout(100)
+                    local connection = assert(server:accept())
+                    connection:settimeout(100)
+                    connection:setoption("linger", {on = true, timeout = 0})
+                    ]] .. answer .. [[
+
+                    connection:close()
+                    assert(io.open(work .. "/reset", "w")):close()' &
+                until [ -e "$work/1/port" ] || ! kill -0 $!; do sleep 0.02; done
+                # LuaSocket ignores SIGPIPE in this process, and so would the tool.
+                timeout 100 env --default-signal=PIPE "$tool" ask srvr --dir "$work"]])
+        end
+
+        it("reports that there is no answer, if the reset comes instead of one", function()
+            local output, status = ask(READ, [[connection:receive(4)]])
+            assert.same({"tools/zookeeper: server 1 does not answer", 1}, {output, status})
+        end)
+
+        it("reports that there is no answer, if the reset comes before the question", function()
+            local output, status = ask(WRITE, [[connection:shutdown("send")]])
+            assert.same({"tools/zookeeper: server 1 does not answer", 1}, {output, status})
+        end)
+
+        it("prints the lines before a reset in the middle of an answer", function()
+            local output, status = ask(READ, [[connection:receive(4) connection:send("whole\nhal")]])
+            assert.same({"whole", 0}, {output, status})
+        end)
     end)
 
     it("keeps port and data over kill and restart", function()

@@ -12,6 +12,15 @@ if not common.servers then
     os.exit(2)
 end
 
+--- Returns the numbers that follow the server list on the command line, or else the given ones.
+function common.numbers(otherwise)
+    local numbers = {}
+    for index = 2, #arg do
+        numbers[index - 1] = assert(tonumber(arg[index]), "not a number: " .. arg[index])
+    end
+    return numbers[1] and numbers or otherwise
+end
+
 local function quote(word)
     return "'" .. tostring(word):gsub("'", [['\'']]) .. "'"
 end

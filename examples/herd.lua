@@ -47,17 +47,10 @@ local function measure(contenders, look)
 end
 
 common.main(function()
-    local sizes = { 10, 50, 200 }
-    if arg[2] then
-        sizes = {}
-        for index = 2, #arg do
-            sizes[index - 1] = tonumber(arg[index])
-        end
-    end
     local row = "%12s %16s %16s %16s %16s"
     print(row:format("", "all watch", "the directory", "each watches", "the one before"))
     print(row:format("contenders", "in total", "per release", "in total", "per release"))
-    for _, contenders in ipairs(sizes) do
+    for _, contenders in ipairs(common.numbers { 10, 50, 200 }) do
         local herd, good = measure(contenders, look_at_parent), measure(contenders)
         print(row:format(contenders, herd, ("%.1f"):format(herd / contenders), good,
             ("%.1f"):format(good / contenders)))

@@ -2,7 +2,7 @@
 -- that blocks it. Readers are inside together, a writer alone. Counts the notifications of both forms, as herd.lua does for the
 -- mutex. Every fifth contender is a writer.
 --
---   lua examples/rwlock_by_hand.lua HOST:PORT
+--   lua examples/rwlock_by_hand.lua HOST:PORT [CONTENDERS…]
 
 package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
 local common = require "common"
@@ -33,7 +33,7 @@ end
 common.main(function()
     local row = "%12s %16s %18s %18s"
     print(row:format("contenders", "together inside", "directory watched", "one node watched"))
-    for _, contenders in ipairs { 10, 50, 200 } do
+    for _, contenders in ipairs(common.numbers { 10, 50, 200 }) do
         local herd, herd_together = measure(contenders, "parent")
         local good, good_together = measure(contenders, "nearest")
         print(row:format(contenders, good_together, herd, good))

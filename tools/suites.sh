@@ -9,7 +9,7 @@
 
 : "${logs:?tools/suites.sh: say where the output of the suites goes}"
 
-slots=$(($(nproc) * 2 + 1))
+slots=$(($(nproc) * 3))
 
 # Removes the files of an earlier run.
 clear_logs() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
 # Installs the rock as a user would, with only luarocks and a C compiler, into an empty tree; loads it from there, away from the
-# sources; and removes it again. For Lua 5.4, for 5.1, and for LuaJIT, which uses 5.1's rocks.
+# sources; and removes it again. For Lua 5.4, and for 5.1, whose rock LuaJIT loads too.
 #
 # With `packed`: packs the source rock of the release, as it is published, and installs that file, for Lua 5.1 to 5.4 and LuaJIT.
 # The tag that the rockspec names is one of a local repository with the files of this directory.
@@ -85,7 +85,7 @@ remove_from() {
         [ -z "$(find "$work/$lua/tree" -path '*zklock*' -type f -not -path '*/manifest*')" ]
 }
 
-luas=(lua5.4 lua5.1 luajit)
+luas=(lua5.4 lua5.1)
 case ${1:-} in
 '') ;;
 packed)

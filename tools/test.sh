@@ -152,7 +152,7 @@ suites_contract() {
         contract "$name"
     done
     suite "the real client and server behave as the simulation says" ours "$ample" 'build/c/conformance_real'
-    suite "random programs are told the same by the simulation and by real servers" status "$ample" 'same_programs 1 100'
+    suite "random programs are told the same by the simulation and by real servers" status "$ample" 'same_programs 1 50'
     suite "smoke: Lua 5.2" status "$ample" 'smoke lua5.2'
     suite "smoke: Lua 5.3" status "$ample" 'smoke lua5.3'
 }
@@ -176,7 +176,7 @@ suites_nginx-asan() {
 }
 
 suites_campaign() {
-    suite "fault campaign: a seed never seen before" ours "$ample" 'campaign --seconds 10'
+    suite "fault campaign: a seed never seen before" ours "$ample" 'campaign --seconds 5'
 }
 
 suites_lint() {
@@ -186,13 +186,13 @@ suites_lint() {
 }
 
 suites_sim() {
-    suite "small worlds in every order" ours "$ample" 'computing build/c/explore --jobs 1 --states 120000'
+    suite "small worlds in every order" ours "$ample" 'computing build/c/explore --jobs 1 --states 25000'
     suite "simulation: broken rules are noticed" ours "$ample" 'simulate c --breaks'
-    suite "simulation: known seeds" ours "$ample" "simulate c --seeds 1 ${ZKLOCK_SEEDS:-2000}"
+    suite "simulation: known seeds" ours "$ample" "simulate c --seeds 1 ${ZKLOCK_SEEDS:-1000}"
     suite "simulation: clients that read on" ours "$ample" 'simulate c --read-on --seeds 1 500'
     suite "simulation: seeds never seen before" ours "$ample" 'simulate c --fresh'
     suite "small worlds: broken rules are noticed" ours "$ample" 'computing build/c/explore --breaks'
-    suite "simulation: allocations that fail" ours "$ample" "simulate c-asan --memory 20 25"
+    suite "simulation: allocations that fail" ours "$ample" "simulate c-asan --memory 20 12"
     suite "simulation: a seed replays exactly" ours "$ample" 'simulate c --replay-check'
     suite "simulation under ASan and UBSan" ours "$ample" "simulate c-asan --seeds 1 ${ZKLOCK_ASAN_SEEDS:-200}"
     suite "simulation: the simulator itself" ours "$ample" 'computing build/c/sim_selftest'
@@ -200,7 +200,7 @@ suites_sim() {
     suite "the simulation behaves as the cases say, under ASan and UBSan" ours "$ample" \
         'computing build/c-asan/conformance_simulated --seeds 5'
     suite "simulation: single scenes" ours "$ample" 'computing build/c/scenes'
-    suite "simulated Lua programs" ours "$ample" 'computing build/c/simulate_lua --seeds 1 500'
+    suite "simulated Lua programs" ours "$ample" 'computing build/c/simulate_lua --seeds 1 250'
     suite "simulated Lua programs never seen before" ours "$ample" 'computing build/c/simulate_lua --fresh 10'
     suite "simulated Lua programs: broken rules are noticed" ours "$ample" 'computing build/c/simulate_lua --breaks'
     suite "simulated Lua programs: a seed replays exactly" ours "$ample" 'computing build/c/simulate_lua --replay-check'
@@ -215,7 +215,7 @@ suites_c() {
 }
 
 suites_fuzz() {
-    suite "fuzzers, a few seconds each" status "$ample" 'nice -n 5 tools/fuzz.sh 5'
+    suite "fuzzers, a few seconds each" status "$ample" 'nice -n 5 tools/fuzz.sh 3'
 }
 
 suites_rock() {
@@ -248,6 +248,7 @@ suites_long() {
         suite "20 rounds of each way to lose a command: $lua" busted 5400 \
             "env ZKLOCK_ROUNDS=20 tools/specs.sh real --lua $lua spec/contract/command_guarantee_spec.lua"
     done
+    suite "500 random programs are told the same by the simulation and by real servers" status 5400 'same_programs 1 500'
     suite "the live view in a browser" ours 900 'tools/browser.sh test'
     suite "C unit tests" cmocka 180 'run_units c'
     suite "C unit tests with the C client under TSan" cmocka 5400 'nice -n 5 tools/rebuilt-client.sh thread'
@@ -258,6 +259,8 @@ suites_long() {
     suite "simulation: five minutes of seeds never seen before" ours 600 'simulate c --fresh --seconds 300'
     suite "simulation: broken rules are noticed by seeds never seen before" ours 5400 'simulate c --breaks --fresh --limit 40000'
     suite "simulation: 2000 seeds under ASan and UBSan" ours 5400 'simulate c-asan --seeds 1 2000'
+    suite "simulation: more allocations that fail" ours 5400 'simulate c-asan --memory 40 50'
+    suite "simulated Lua programs: 2000 of them" ours 5400 'computing build/c/simulate_lua --seeds 1 2000'
     suite "simulated Lua programs: a minute of new ones" ours 300 'computing build/c/simulate_lua --fresh 60'
     suite "fuzzers, a minute each" status 1200 'nice -n 5 tools/fuzz.sh 60'
 }

@@ -63,18 +63,17 @@ static void assert_ordered(int (*compare)(const char *, const char *))
     int count = numbers(all);
     assert_true(count <= COUNT(all));
     static const int32_t grants[] = {0, 9, 10, 0xaa, 0xab, INT32_MAX};
-    char one[ZKL_TOKEN_SIZE], other[ZKL_TOKEN_SIZE];
+    static char texts[COUNT(all) * COUNT(grants)][ZKL_TOKEN_SIZE];
     for (int i = 0; i < count * COUNT(grants); i++) {
         int64_t number = all[i / COUNT(grants)];
         int32_t served = grants[i % COUNT(grants)];
-        text_of(number, served, one);
+        text_of(number, served, texts[i]);
         for (int j = 0; j <= i; j++) {
             int64_t other_number = all[j / COUNT(grants)];
             int32_t other_served = grants[j % COUNT(grants)];
-            text_of(other_number, other_served, other);
             int expected = number != other_number ? (number > other_number ? 1 : -1) : sign(served - other_served);
-            if (sign(compare(one, other)) != expected) {
-                fail_msg("'%s' and '%s' compare as %d", one, other, sign(compare(one, other)));
+            if (sign(compare(texts[i], texts[j])) != expected) {
+                fail_msg("'%s' and '%s' compare as %d", texts[i], texts[j], sign(compare(texts[i], texts[j])));
             }
         }
     }

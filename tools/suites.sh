@@ -9,7 +9,7 @@
 
 : "${logs:?tools/suites.sh: say where the output of the suites goes}"
 
-slots=$(($(nproc) * 3))
+slots=$(($(nproc) * 3 + 1))
 
 # Removes the files of an earlier run.
 clear_logs() {
@@ -151,10 +151,11 @@ run_unit() {
     [ $status = 0 ] || { echo "-- $1 ended with status $status" && return 1; }
 }
 
-# run_units VARIANT: runs every C unit test of a variant; fails if one fails, but runs them all. test_system waits for sessions to
-# expire: the others run at the same time, one after the other. (All at once, each with its server, delayed answers for seconds.)
+# run_units VARIANT [TEST]: runs every C unit test of a variant, but not this one; fails if one fails, but runs them all. test_system
+# waits for sessions to expire: the others run at the same time, one after the other. (All at once, each with its server, delayed
+# answers for seconds.)
 run_units() {
-    { echo "build/$1/unit/test_system" && unit_programs "$1"; } | run_each_unit
+    { echo "build/$1/unit/test_system" && unit_programs "$1"; } | grep -vxF "build/$1/unit/${2:-}" | run_each_unit
 }
 
 # run_quick_units VARIANT: the same without test_system.

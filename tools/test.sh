@@ -186,11 +186,11 @@ suites_lint() {
 }
 
 suites_sim() {
-    suite "small worlds in every order" ours "$ample" 'computing build/c/explore --jobs 1 --states 25000'
+    suite "small worlds in every order" ours "$ample" 'computing build/c/explore --jobs 1 --states 15000'
     suite "simulation: broken rules are noticed" ours "$ample" 'simulate c --breaks'
     suite "simulation: known seeds" ours "$ample" "simulate c --seeds 1 ${ZKLOCK_SEEDS:-1000}"
     suite "simulation: clients that read on" ours "$ample" 'simulate c --read-on --seeds 1 500'
-    suite "simulation: seeds never seen before" ours "$ample" 'simulate c --fresh'
+    suite "simulation: seeds never seen before" ours "$ample" 'simulate c --fresh --seconds 5'
     suite "small worlds: broken rules are noticed" ours "$ample" 'computing build/c/explore --breaks'
     suite "simulation: allocations that fail" ours "$ample" "simulate c-asan --memory 20 12"
     suite "simulation: a seed replays exactly" ours "$ample" 'simulate c --replay-check'
@@ -201,7 +201,7 @@ suites_sim() {
         'computing build/c-asan/conformance_simulated --seeds 5'
     suite "simulation: single scenes" ours "$ample" 'computing build/c/scenes'
     suite "simulated Lua programs" ours "$ample" 'computing build/c/simulate_lua --seeds 1 250'
-    suite "simulated Lua programs never seen before" ours "$ample" 'computing build/c/simulate_lua --fresh 10'
+    suite "simulated Lua programs never seen before" ours "$ample" 'computing build/c/simulate_lua --fresh 5'
     suite "simulated Lua programs: broken rules are noticed" ours "$ample" 'computing build/c/simulate_lua --breaks'
     suite "simulated Lua programs: a seed replays exactly" ours "$ample" 'computing build/c/simulate_lua --replay-check'
     # Fibers change their stacks, which this one check of ASan does not support.
@@ -210,7 +210,8 @@ suites_sim() {
 }
 
 suites_c() {
-    suite "C unit tests under ASan and UBSan" cmocka "$ample" 'run_units c-asan'
+    # test_numbers is about threads, and sends 100 000 requests.
+    suite "C unit tests under ASan and UBSan" cmocka "$ample" 'run_units c-asan test_numbers'
     suite "C unit tests under TSan" cmocka "$ample" 'run_units c-tsan'
 }
 
@@ -251,6 +252,7 @@ suites_long() {
     suite "500 random programs are told the same by the simulation and by real servers" status 5400 'same_programs 1 500'
     suite "the live view in a browser" ours 900 'tools/browser.sh test'
     suite "C unit tests" cmocka 180 'run_units c'
+    suite "100000 requests under ASan and UBSan" cmocka 180 'run_unit build/c-asan/unit/test_numbers'
     suite "C unit tests with the C client under TSan" cmocka 5400 'nice -n 5 tools/rebuilt-client.sh thread'
     suite "100000 locks inside nginx" status 5400 'tools/soak-nginx.sh'
     suite "lint: clang's analyser" ours 5400 'nice -n 5 tools/lint.sh tidy'

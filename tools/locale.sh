@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+#
+# Compiles a locale of the C library, with UTF-8, from the sources in Debian's package "locales": once, and then keeps it. Prints
+# the directory that LOCPATH must name; the locale is NAME.UTF-8.
+#
+# Usage: tools/locale.sh NAME      e.g. da_DK
+
+set -eu
+cd "$(dirname "$0")/.."
+
+directory=$PWD/build/locales
+compiled=$directory/${1:?usage: tools/locale.sh NAME}.UTF-8
+if [ ! -d "$compiled" ]; then
+    mkdir -p "$directory"
+    work=$(mktemp -d "$directory/.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    localedef -i "$1" -f UTF-8 "$work/compiled" >&2
+    # Another caller may have been faster.
+    mv -T "$work/compiled" "$compiled" 2>/dev/null || [ -d "$compiled" ]
+fi
+echo "$directory"

@@ -22,6 +22,9 @@ cd "$(dirname "$0")/.."
 
 jobs=$(nproc)
 
+# Ninja finds in a moment that nothing has to be built; a new directory is for it.
+[ -n "${CMAKE_GENERATOR:-}" ] || ! command -v ninja >/dev/null || export CMAKE_GENERATOR=Ninja
+
 configure() {
     local variant=$1
     shift
@@ -33,7 +36,7 @@ configure() {
 # configure_luas LUA…: for these, and those for which build/lua is already.
 configure_luas() {
     local before='' lua
-    [ ! -f build/lua/Makefile ] || before=$(sed -n 's/^ZKLOCK_LUA:[A-Z]*=//p' build/lua/CMakeCache.txt)
+    [ ! -f build/lua/CMakeCache.txt ] || before=$(sed -n 's/^ZKLOCK_LUA:[A-Z]*=//p' build/lua/CMakeCache.txt)
     local luas=$before
     for lua; do
         case ";$luas;" in *";$lua;"*) ;; *) luas=$luas${luas:+;}$lua ;; esac

@@ -130,6 +130,10 @@ sort_out() {
         ;;
     spec/virtual/*) behaviour=yes ;;
     spec/support/first_time.c | spec/support/wall_clock.c) specs_with "$name" ;;
+    tools/locale.sh | spec/support/locale.lua)
+        behaviours+=(spec/behaviour/multi_order_spec.lua spec/behaviour/token_spec.lua)
+        units+=(test_token)
+        ;;
     spec/support/*nginx* | spec/support/inside_* | spec/support/openresty/* | spec/support/seckill.lua | \
         spec/support/soaked.lua)
         contracts+=(spec/contract/openresty_*_spec.lua)

@@ -37,7 +37,7 @@ faults=(iproute2 nftables faketime util-linux mount)
 fuzzers=(clang libclang-rt-dev)
 site=(mkdocs mkdocs-material)
 specs=(
-    libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cqueues lua-copas lua-cjson tmux valgrind gcovr
+    ninja-build libcmocka-dev lua-busted luarocks lua-posix lua-luv lua-cqueues lua-copas lua-cjson tmux valgrind gcovr
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo

@@ -12,6 +12,8 @@
 # Without a file or directory: spec/behaviour in virtual time, all of spec/ otherwise.
 #
 # Usage: tools/specs.sh WORLD [--lua LUA] [BUSTED ARGUMENTS…]      LUA: lua5.1 … lua5.4 (the default) or luajit
+#
+# An option's value follows it after "=": what exists is a file or directory with specs.
 
 set -eu
 cd "$(dirname "$0")/.."
@@ -95,7 +97,9 @@ command+=(${options[@]+"${options[@]}"})
 # In virtual time garbage is collected after each file, and busted keeps what the files have made: one process for all of them
 # spends more than half of its time on that.
 case $world in virtual*)
-    find "${files[@]}" -name '*_spec.lua' -print0 | LC_ALL=C sort -z | xargs -0 -r -n 8 "${command[@]}"
+    specs=$(find "${files[@]}" -type f -name '*.lua' | LC_ALL=C sort)
+    [ -n "$specs" ] || { echo "tools/specs.sh: no spec in ${files[*]}" >&2 && exit 2; }
+    xargs -d '\n' -n 8 "${command[@]}" <<<"$specs"
     exit
     ;;
 esac

@@ -110,13 +110,20 @@ virtual() {
     suite "behaviour in virtual time: $1" busted "$ample" "nice -n 5 tools/specs.sh virtual --lua $1"
 }
 
-# contract NAME: the file of that name, or the files of a family, whose names begin with it. A family runs on one server.
+# contract NAME [LUA]: the file of that name, or the files of a family, whose names begin with it. A family runs on one server.
+# NAME/1, NAME/2: one half of a family.
 contract() {
-    local files=(spec/contract/"$1"_spec.lua spec/contract/"$1"_*_spec.lua spec/campaign/"$1"_spec.lua) file found=() server=
-    for file in "${files[@]}"; do
+    local name=${1%/*} half=${1#*/} file found=() server='' i
+    for file in spec/contract/"$name"_spec.lua spec/contract/"$name"_*_spec.lua spec/campaign/"$name"_spec.lua; do
         [ ! -e "$file" ] || found+=("$file")
     done
     [ ${#found[@]} = 1 ] || server="on_one_server "
+    if [ "$half" != "$name" ]; then
+        for i in "${!found[@]}"; do
+            [ $((i % 2 + 1)) = "$half" ] || unset "found[i]"
+        done
+        found=("${found[@]}")
+    fi
     suite "contract: $1${2:+, $2}" busted "$ample" \
         "${server}tools/specs.sh $(contract_arguments "${found[0]}" "${2:-lua5.4}") --exclude-tags=long ${found[*]}"
 }
@@ -130,17 +137,16 @@ export -f on_one_server
 
 # The names of all contracts, the longest first. Loops differ between the Luas; otherwise one Lua is enough.
 contract_names() {
-    local long=(openresty foreign tools examples security ensemble process)
+    local long=(openresty/1 command/1 openresty/2 command/2 examples ensemble tools foreign security process)
     printf '%s\n' "${long[@]}"
     find spec/contract spec/campaign -name '*_spec.lua' -printf '%f\n' | sed -E 's/_spec\.lua$//' |
         sed -E 's/^(command|docs|foreign|loops|openresty|security|tools)_.*/\1/' | LC_ALL=C sort -u |
-        grep -vxF -e command -e loops "${long[@]/#/-e}"
+        grep -vxF -e command -e loops -e openresty "${long[@]/#/-e}"
 }
 
 suites_contract() {
     local name lua
-    contract command
-    for name in $(contract_names | head -n 6); do
+    for name in $(contract_names | head -n 9); do
         contract "$name"
     done
     for lua in lua5.4 lua5.1 luajit; do
@@ -148,7 +154,7 @@ suites_contract() {
     done
     contract command_run luajit
     suite "behaviour that only the real world shows" busted "$ample" 'tools/specs.sh real --tags=real spec/behaviour'
-    for name in $(contract_names | tail -n +7); do
+    for name in $(contract_names | tail -n +10); do
         contract "$name"
     done
     suite "the real client and server behave as the simulation says" ours "$ample" 'build/c/conformance_real'
@@ -252,7 +258,7 @@ suites_long() {
     suite "500 random programs are told the same by the simulation and by real servers" status 5400 'same_programs 1 500'
     suite "the live view in a browser" ours 900 'tools/browser.sh test'
     suite "C unit tests" cmocka 180 'run_units c'
-    suite "100000 requests under ASan and UBSan" cmocka 180 'run_unit build/c-asan/unit/test_numbers'
+    suite "100000 requests under ASan and UBSan" cmocka 5400 'run_unit build/c-asan/unit/test_numbers'
     suite "C unit tests with the C client under TSan" cmocka 5400 'nice -n 5 tools/rebuilt-client.sh thread'
     suite "100000 locks inside nginx" status 5400 'tools/soak-nginx.sh'
     suite "lint: clang's analyser" ours 5400 'nice -n 5 tools/lint.sh tidy'

@@ -79,7 +79,7 @@ describe("the example", function()
         counts_readers_and_writers({ 10, 40 }, 10, 40)
     end)
 
-    -- 200 contenders cost 20 times as much as 40.
+    -- 200 contenders cost 25 times as much as 40.
     it("herd and rwlock_by_hand count it for 10, 50 and 200 contenders without being asked #once #long", function()
         counts_herd { 10, 50, 200 }
         counts_readers_and_writers { 10, 50, 200 }

@@ -12,7 +12,8 @@ function locale.environment(name)
     if status ~= 0 then
         return nil, output
     end
-    return { LC_ALL = name .. ".UTF-8", LOCPATH = output }
+    -- If the program's own locale is not installed, bash says so first.
+    return { LC_ALL = name .. ".UTF-8", LOCPATH = output:match("[^\n]*$") }
 end
 
 return locale

@@ -18,8 +18,8 @@ local function runs(words)
     return output:find(words, 1, true) ~= nil
 end
 
--- Runs a shell script, as `shell` does, whose tool does something before each time that it runs one of its commands. That command
--- is written as bash's $BASH_COMMAND shows it. Script and action may keep files in the directory $work.
+-- Runs a shell script, as `shell` does, whose tool does something before each time that it runs one of its commands. `command`
+-- is the text that bash shows in $BASH_COMMAND. Script and action may keep files in the directory $work.
 local function before(command, action, script)
     return shell(("export command_of_tool=%s action=%s\n"):format(cluster.quote(command), cluster.quote(action)) .. [[
         work=$(mktemp -d)

@@ -36,7 +36,10 @@ configure() {
 # configure_luas LUA…: for these, and those for which build/lua is already.
 configure_luas() {
     local before='' lua
-    [ ! -f build/lua/CMakeCache.txt ] || before=$(sed -n 's/^ZKLOCK_LUA:[A-Z]*=//p' build/lua/CMakeCache.txt)
+    # The cache alone is left by a configuration that failed.
+    if [ -f build/lua/Makefile ] || [ -f build/lua/build.ninja ]; then
+        before=$(sed -n 's/^ZKLOCK_LUA:[A-Z]*=//p' build/lua/CMakeCache.txt)
+    fi
     local luas=$before
     for lua; do
         case ";$luas;" in *";$lua;"*) ;; *) luas=$luas${luas:+;}$lua ;; esac

@@ -97,7 +97,9 @@ command+=(${options[@]+"${options[@]}"})
 # In virtual time garbage is collected after each file, and busted keeps what the files have made: one process for all of them
 # spends more than half of its time on that.
 case $world in virtual*)
-    specs=$(find "${files[@]}" -type f -name '*.lua' | LC_ALL=C sort)
+    specs=$(for file in "${files[@]}"; do
+        if [ -d "$file" ]; then find "$file" -name '*_spec.lua' | LC_ALL=C sort; else echo "$file"; fi
+    done)
     [ -n "$specs" ] || { echo "tools/specs.sh: no spec in ${files[*]}" >&2 && exit 2; }
     xargs -d '\n' -n 8 "${command[@]}" <<<"$specs"
     exit

@@ -137,11 +137,11 @@ export -f on_one_server
 
 # The names of all contracts, the longest first. Loops differ between the Luas; otherwise one Lua is enough.
 contract_names() {
-    local long=(openresty/1 command/1 openresty/2 command/2 examples ensemble tools foreign security process)
-    printf '%s\n' "${long[@]}"
+    local halved=(openresty command) long=(examples ensemble tools foreign security process)
+    printf '%s\n' "${halved[@]/%//1}" "${halved[@]/%//2}" "${long[@]}"
     find spec/contract spec/campaign -name '*_spec.lua' -printf '%f\n' | sed -E 's/_spec\.lua$//' |
         sed -E 's/^(command|docs|foreign|loops|openresty|security|tools)_.*/\1/' | LC_ALL=C sort -u |
-        grep -vxF -e command -e loops -e openresty "${long[@]/#/-e}"
+        grep -vxF -e loops "${halved[@]/#/-e}" "${long[@]/#/-e}"
 }
 
 suites_contract() {
@@ -244,7 +244,11 @@ suites_long() {
     for lua in lua5.4 luajit; do
         suite "an error at every instruction: $lua" busted 1200 \
             "nice -n 5 env ZKLOCK_SWEEP=1 tools/specs.sh virtual --lua $lua spec/behaviour/interrupt_spec.lua"
+        suite "an error at every instruction, on real servers: $lua" busted 5400 \
+            "env ZKLOCK_SWEEP=1 tools/specs.sh real --lua $lua spec/behaviour/interrupt_spec.lua"
     done
+    suite "an error at every instruction, under ASan and UBSan" busted 5400 \
+        'nice -n 5 env ZKLOCK_SWEEP=1 tools/specs.sh virtual-asan spec/behaviour/interrupt_spec.lua'
     suite "fault campaign: a known seed" ours 240 'campaign --seconds 10 --seed 1'
     suite "fault campaign: a minute with everything" ours 600 'spec/campaign/run --size full --seconds 60'
     suite "fault campaign: a minute of links that stall" ours 600 'spec/campaign/run --size stalled --seconds 60'

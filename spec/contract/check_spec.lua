@@ -86,6 +86,7 @@ describe("make check #once", function()
         ["spec/conformance/cases_acl.c"] = { "build/c/conformance_simulated", "build/c/conformance_real", "same_programs" },
         ["spec/conformance/world.h"] = { "build/c/conformance_simulated", "build/c/conformance_real", "same_programs" },
         ["spec/unit/fake_server.c"] = { "tools/fuzz.sh 3 fuzz_api fuzz_server" },
+        ["tools/locale.sh"] = { "spec/behaviour/token_spec.lua", "build/c/unit/test_token" },
         ["spec/unit/fuzz_names.c"] = { "tools/fuzz.sh 3 fuzz_names" },
         ["spec/unit/real_server.h"] = { "build/c/unit/test_client", "build/c/unit/test_system", "build/c/unit/test_lua_memory" },
         ["spec/unit/real_client.h"] = { "build/c/unit/test_numbers", "build/c/unit/test_shortage" },

@@ -13,7 +13,7 @@
 #
 # Usage: tools/specs.sh WORLD [--lua LUA] [BUSTED ARGUMENTS…]      LUA: lua5.1 … lua5.4 (the default) or luajit
 #
-# An option's value follows it after "=": what exists is a file or directory with specs.
+# An option's value follows it after "=": what does not begin with "-" is a file or directory with specs.
 
 set -eu
 cd "$(dirname "$0")/.."
@@ -89,7 +89,13 @@ command=("${runner[@]}" "$lua" "$(command -v busted)" "${arguments[@]}")
 
 options=() files=()
 for argument; do
-    if [ -e "$argument" ]; then files+=("$argument"); else options+=("$argument"); fi
+    case $argument in
+    -*) options+=("$argument") ;;
+    *)
+        [ -e "$argument" ] || { echo "tools/specs.sh: no such file or directory: $argument" >&2 && exit 2; }
+        files+=("$argument")
+        ;;
+    esac
 done
 command+=(${options[@]+"${options[@]}"})
 [ ${#files[@]} -gt 0 ] || files=("$directory")

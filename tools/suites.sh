@@ -151,9 +151,9 @@ run_unit() {
     [ $status = 0 ] || { echo "-- $1 ended with status $status" && return 1; }
 }
 
-# run_units VARIANT [TEST]: runs every C unit test of a variant, but not this one; fails if one fails, but runs them all. test_system
-# waits for sessions to expire: the others run at the same time, one after the other. (All at once, each with its server, delayed
-# answers for seconds.)
+# run_units VARIANT [TEST]: runs every C unit test of a variant except TEST. Runs them all even if one fails, and then fails.
+# test_system waits for sessions to expire: the others run at the same time, one after the other. (All at once, each with its
+# server, delayed answers for seconds.)
 run_units() {
     { echo "build/$1/unit/test_system" && unit_programs "$1"; } | grep -vxF "build/$1/unit/${2:-}" | run_each_unit
 }

@@ -84,6 +84,7 @@ describe("zklock doctor", function()
     it("compares the limits of the servers, and the session with the wish", function()
         assert.same({ "limits warning" },
             findings { servers = servers(2, { limits = { tick = 2, min = 4, max = 20, connections = 60 } }) })
+        assert.same({ "limits unknown" }, findings { servers = servers(2, { limits_problem = "b:1 does not answer" }) })
         assert.same({ "session timeout warning" }, findings { session = { wished = 60, granted = 40 } })
         assert.same({ "session timeout warning" }, findings { session = { wished = 1, granted = 4 } })
     end)

@@ -5,6 +5,7 @@ if not rawget(_G, "jit") then
     return
 end
 
+local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
@@ -47,6 +48,16 @@ local LOCATIONS = [[
 describe("inside nginx, leadership #nginx", function()
     after_each(fixture.clean)
 
+    --- Creates an empty file for terms, and returns its path. It is removed after the servers have been stopped.
+    local function terms_file()
+        local directory = files.make_directory()
+        fixture.on_clean(function()
+            cluster.run { "rm", "-rf", directory }
+        end)
+        files.write(directory .. "/terms", "")
+        return directory .. "/terms"
+    end
+
     --- Returns the terms so far: `{ what, pid, token }`.
     local function read_terms(path)
         local terms = {}
@@ -66,9 +77,7 @@ describe("inside nginx, leadership #nginx", function()
     end
 
     it("is one worker's of two servers with two workers each; a reload and a quit move it, and wait for no session", function()
-        local directory, path = files.make_directory(), fixture.path()
-        local file = directory .. "/terms"
-        files.write(file, "")
+        local file, path = terms_file(), fixture.path()
         local servers = {}
         for index = 1, 2 do
             servers[index] = inside.start(LOCATIONS, {
@@ -135,9 +144,7 @@ describe("inside nginx, leadership #nginx", function()
     end)
 
     it("passes on by resign in any phase, and comes back when the others have had it", function()
-        local directory = files.make_directory()
-        local file = directory .. "/terms"
-        files.write(file, "")
+        local file = terms_file()
         local server = inside.start(LOCATIONS, { workers = 1, head = CANDIDATE:gsub("TERMS", file) .. inside.HEAD })
         await_terms(file, 1)
         assert.same({ 200, "true" }, { server:get("/resign") })

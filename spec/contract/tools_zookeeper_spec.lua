@@ -289,9 +289,10 @@ END
             assert.same({"tools/zookeeper: server 1 does not answer", 1}, {output, status})
         end)
 
-        it("prints the lines before a reset in the middle of an answer", function()
+        it("prints the lines before a reset in the middle of an answer, and fails", function()
             local output, status = ask(READ, [[connection:receive(4) connection:send("whole\nhal")]])
-            assert.same({"whole", 0}, {output, status})
+            local PROBLEM = "server 1 has broken off its answer, or not ended it in time"
+            assert.same({"whole\ntools/zookeeper: " .. PROBLEM, 1}, {output, status})
         end)
     end)
 

@@ -40,12 +40,13 @@ function browser.start()
         profile = files.make_directory(), number = 0, answers = {}, text = "", problems = {}, ended = false,
         to = uv.new_pipe(false), from = uv.new_pipe(false)
     }, Browser)
-    local arguments = { "--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run", "--disable-extensions",
-        "--disable-background-networking", "--user-data-dir=" .. self.profile }
+    -- Chromium leaves files in TMPDIR when a signal ends it.
+    local arguments = { "TMPDIR=" .. self.profile, "chromium", "--headless=new", "--remote-debugging-pipe", "--disable-gpu",
+        "--no-first-run", "--disable-extensions", "--disable-background-networking", "--user-data-dir=" .. self.profile }
     if cluster.run { "id", "-u" } == "0" then
         arguments[#arguments + 1] = "--no-sandbox"
     end
-    self.process = assert(uv.spawn("chromium", { args = arguments, stdio = { nil, nil, nil, self.to, self.from } }, function()
+    self.process = assert(uv.spawn("env", { args = arguments, stdio = { nil, nil, nil, self.to, self.from } }, function()
         self.ended = true
     end))
     self.from:read_start(function(_, chunk)

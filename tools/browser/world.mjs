@@ -60,7 +60,7 @@ export const startScene = async (root, ...words) => {
 
 const profile = mkdtempSync(join(tmpdir(), "zklock-browser-"));
 const browser = await puppeteer.launch({
-  executablePath: "/usr/bin/chromium", headless: true, userDataDir: profile,
+  executablePath: "/usr/bin/chromium", headless: true, userDataDir: profile, env: { ...process.env, TMPDIR: profile },
   args: ["--disable-gpu", "--disable-extensions", ...(process.getuid() === 0 ? ["--no-sandbox"] : [])]
 });
 

@@ -3,7 +3,8 @@
 -- *Facts* are a table. A field that is nil could not be measured.
 --
 --   servers      list of: address; problem, code (no answer to srvr); serving; mode; version; limits {tick, min, max: seconds;
---                connections: maxClientCnxns}; connections: how many there are from each client address
+--                connections: maxClientCnxns}; connections: how many there are from each client address; limits_problem: why
+--                limits or connections are not known, though the server has answered srvr
 --   session      { wished, granted } seconds; or problem, code: no session
 --   writes       list of seconds that each write took; write_problem: the message of one that failed
 --   clock        { difference: servers' clock minus ours, seconds; passed: seconds between two writes by our monotonic clock;
@@ -108,6 +109,10 @@ local function check_limits(facts, findings)
                 "Give all servers the same limits: a client may connect to any of them.")
         end
         first = first or limits and server
+        if server.limits_problem then
+            add(findings, "limits", "unknown", server.limits_problem, "Limits and connections of this server were not " ..
+                "compared. Allow the words conf and cons (4lw.commands.whitelist).")
+        end
         for address, count in pairs(limits and limits.connections > 0 and server.connections or {}) do
             if count >= limits.connections * FULL then
                 add(findings, "maxClientCnxns", "warning",

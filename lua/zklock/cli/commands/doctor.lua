@@ -38,7 +38,7 @@ local function ask_server(address, tls)
     end
     server.mode, server.version = answer:match "Mode: (%S+)", answer:match "version: ([%d.]+)"
     server.serving = server.mode ~= nil
-    local conf = words.ask(address, "conf")
+    local conf, unknown = words.ask(address, "conf")
     if conf and conf:find "minSessionTimeout=" then
         local function number(name)
             return tonumber(conf:match(name .. "=(%-?%d+)"))
@@ -49,9 +49,11 @@ local function ask_server(address, tls)
         }
     end
     server.connections = {}
-    for client in (words.ask(address, "cons") or ""):gmatch "\n?%s*/(%S-):%d+%[" do
+    local cons, uncounted = words.ask(address, "cons")
+    for client in (cons or ""):gmatch "\n?%s*/(%S-):%d+%[" do
         server.connections[client] = (server.connections[client] or 0) + 1
     end
+    server.limits_problem = unknown or uncounted
     return server
 end
 

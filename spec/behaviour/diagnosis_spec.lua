@@ -84,9 +84,20 @@ describe("zklock doctor", function()
     it("compares the limits of the servers, and the session with the wish", function()
         assert.same({ "limits warning" },
             findings { servers = servers(2, { limits = { tick = 2, min = 4, max = 20, connections = 60 } }) })
-        assert.same({ "limits unknown" }, findings { servers = servers(2, { limits_problem = "b:1 does not answer" }) })
         assert.same({ "session timeout warning" }, findings { session = { wished = 60, granted = 40 } })
         assert.same({ "session timeout warning" }, findings { session = { wished = 1, granted = 4 } })
+    end)
+
+    it("reports what a server does not tell, but not of a server that does not serve", function()
+        local unread = { limits = { word = "conf", problem = "b:1 does not allow the word conf", code = "forbidden" } }
+        local facts_of_one = facts { servers = servers(2, { unread = unread }) }
+        assert.same({
+            { check = "limits", level = "unknown", message = unread.limits.problem,
+                advice = "The limits of this server were not compared. Allow the word conf." }
+        }, diagnosis.findings(facts_of_one))
+        unread.maxClientCnxns = { word = "cons", problem = "b:1 does not answer", code = "silent" }
+        assert.same({ "limits unknown", "maxClientCnxns unknown" }, findings { servers = servers(2, { unread = unread }) })
+        assert.same({ "server warning" }, findings { servers = servers(2, { unread = unread, serving = false }) })
     end)
 
     it("warns before an address has used up its connections", function()

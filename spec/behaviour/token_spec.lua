@@ -237,7 +237,7 @@ describe("docs/fencing.md", function()
                 end)
             end
         end
-        local program = files.make_directory() .. "/try.py"
+        local program = fixture.temporary_directory() .. "/try.py"
         files.write(program, [=[
 import sqlite3, sys
 blocks, tokens = sys.argv[1:5], [word.split() for word in sys.argv[5:]]

@@ -266,10 +266,27 @@ function Campaign:rest(seconds, longest)
         self.stuck[index] = one.record
     end
     if #waiting > 0 then
-        self.standstill = describe_all(self.stuck) .. "\n" .. self.servers:describe() .. "\n" .. self:describe_proxies()
+        self.standstill = table.concat({
+            describe_all(self.stuck), self.servers:describe(), self:describe_proxies(), self:describe_paths(self.stuck)
+        }, "\n")
     end
     tasks.signal(self.pulse, "sigkill")
     return since
+end
+
+--- Describes the paths that clients of these records lock: whose nodes are there.
+function Campaign:describe_paths(records)
+    local paths, words = {}, {}
+    for _, one in ipairs(records) do
+        for path in pairs(roster.paths({ one.client })) do
+            paths[path] = true
+        end
+    end
+    for path in pairs(paths) do
+        words[#words + 1] = silence.describe_path(self.servers, path)
+    end
+    table.sort(words)
+    return table.concat(words, "\n")
 end
 
 --- Describes the proxies by their own status.

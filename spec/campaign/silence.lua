@@ -94,6 +94,15 @@ local function describe_server(servers, number, path)
         describe_nodes(dump, path), table.concat(sessions, ", "))
 end
 
+--- The nodes of a lock as each server sees them, in order, with their owners, and the clients that are connected.
+function silence.describe_path(servers, path)
+    local parts = { path .. ":" }
+    for number = 1, #servers.names do
+        parts[#parts + 1] = describe_server(servers, number, path)
+    end
+    return table.concat(parts, "\n")
+end
+
 local function describe_client(campaign, client)
     local lines = {}
     for _, one in ipairs(campaign.clients:records()) do
@@ -114,12 +123,10 @@ end
 --- Writes an entry about a path.
 local function portray(campaign, log, path, users, since, latest)
     local parts = {
-        format("%.3f: %s was granted to no client for %.1f s, any path for %.1f s\n    faults: %s", tasks.now(), path,
-            tasks.now() - since, tasks.now() - latest, describe_faults(campaign))
+        format("%.3f: granted to no client for %.1f s, any path for %.1f s", tasks.now(), tasks.now() - since,
+            tasks.now() - latest),
+        "    faults: " .. describe_faults(campaign), silence.describe_path(campaign.servers, path)
     }
-    for number = 1, #campaign.servers.names do
-        parts[#parts + 1] = describe_server(campaign.servers, number, path)
-    end
     for _, client in ipairs(users) do
         parts[#parts + 1] = describe_client(campaign, client)
     end

@@ -1,4 +1,4 @@
--- tools/check.sh runs the suites that belong to a file, and tools/suites.sh loses no suite.
+-- tools/check.sh runs the suites that belong to a file, tools/specs.sh the named specs, and tools/suites.sh loses no suite.
 
 local cluster = require "spec.support.cluster"
 
@@ -138,6 +138,13 @@ describe("make check #once", function()
             tools/check.sh tools/setup.sh && ls build/test-logs | xargs echo left:]])
         assert.equal(0, status, output)
         assert.matches("1 passed, 0 failed\nleft: lint.log.begun lint.log.result", output, 1, true)
+    end)
+end)
+
+describe("tools/specs.sh #once", function()
+    it("reports a spec that does not exist, in place of taking it for an option", function()
+        local output, status = shell("tools/specs.sh real --filter=x spec/contract/nothing_spec.lua")
+        assert.same({ "tools/specs.sh: no such file or directory: spec/contract/nothing_spec.lua", 2 }, { output, status })
     end)
 end)
 

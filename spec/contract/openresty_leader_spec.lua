@@ -5,7 +5,6 @@ if not rawget(_G, "jit") then
     return
 end
 
-local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
@@ -48,14 +47,11 @@ local LOCATIONS = [[
 describe("inside nginx, leadership #nginx", function()
     after_each(fixture.clean)
 
-    --- Creates an empty file for terms, and returns its path. It is removed after the servers have been stopped.
+    --- Creates an empty file for terms, and returns its path.
     local function terms_file()
-        local directory = files.make_directory()
-        fixture.on_clean(function()
-            cluster.run { "rm", "-rf", directory }
-        end)
-        files.write(directory .. "/terms", "")
-        return directory .. "/terms"
+        local file = fixture.temporary_directory() .. "/terms"
+        files.write(file, "")
+        return file
     end
 
     --- Returns the terms so far: `{ what, pid, token }`.

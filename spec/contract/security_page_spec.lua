@@ -26,7 +26,7 @@ describe("docs/security.md", function()
     after_each(fixture.clean)
 
     it("has Lua code that runs", function()
-        local password = files.make_directory() .. "/password"
+        local password = fixture.temporary_directory() .. "/password"
         files.write(password, SECRET .. "\n")
         local environment = { os = setmetatable({ getenv = function(name)
             return ({ ZKLOCK_SERVERS = fixture.servers(), LOCK_PASSWORD_FILE = password })[name]
@@ -42,7 +42,6 @@ describe("docs/security.md", function()
             end
         end
         assert.is_true(blocks >= 2)
-        os.remove(password)
     end)
 
     it("has a trial of TLS on one machine that gives the exit codes that it names #once", function()

@@ -4,6 +4,7 @@
 -- whole page are in tools/browser/, and use a driver that does more.
 
 local cluster = require "spec.support.cluster"
+local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local json = require "dkjson"
 local uv = require "luv"
@@ -128,6 +129,11 @@ function Browser:stop()
         self.from:close()
         self.process:close()
         uv.run "nowait"
+        -- Its processes end after the first one, and write files until then.
+        local others = { "pgrep", "-f", "--", "--user-data-dir=" .. self.profile:gsub("^/", "[/]") }
+        eventually(function()
+            return cluster.run(others) == ""
+        end, PATIENCE, "no process of the browser")
         cluster.run { "rm", "-rf", self.profile }
     end
 end

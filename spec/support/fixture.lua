@@ -3,6 +3,7 @@
 
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local is_virtual = require "spec.support.is_virtual"
 local loop = require "spec.support.loop"
 local program = require "spec.support.program"
@@ -29,6 +30,15 @@ end
 --- Makes fixture.clean call a function. The function registered last is called first.
 function fixture.on_clean(fn)
     state.to_stop[#state.to_stop + 1] = fn
+end
+
+--- Creates a directory that fixture.clean removes, after it has stopped what was registered later. Returns its path.
+function fixture.temporary_directory()
+    local directory = files.make_directory()
+    fixture.on_clean(function()
+        cluster.run { "rm", "-rf", directory }
+    end)
+    return directory
 end
 
 --- Makes fixture.clean call thing:stop(). Returns the thing.

@@ -99,5 +99,5 @@ export const isState = (page, state) => until(page, "state " + state, (wanted) =
 export async function close() {
   await browser.close();
   for (const child of children) { child.kill("SIGTERM"); await child.ended(); }
-  rmSync(profile, { recursive: true, force: true });
+  rmSync(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 }

@@ -3,8 +3,8 @@
 -- *Facts* are a table. A field that is nil could not be measured.
 --
 --   servers      list of: address; problem, code (no answer to srvr); serving; mode; version; limits {tick, min, max: seconds;
---                connections: maxClientCnxns}; connections: how many there are from each client address; limits_problem: why
---                limits or connections are not known, though the server has answered srvr
+--                connections: maxClientCnxns}; connections: how many there are from each client address; unread: the check
+--                that is not possible -> { word, problem, code } of the word that the server did not answer
 --   session      { wished, granted } seconds; or problem, code: no session
 --   writes       list of seconds that each write took; write_problem: the message of one that failed
 --   clock        { difference: servers' clock minus ours, seconds; passed: seconds between two writes by our monotonic clock;
@@ -99,6 +99,11 @@ local function describe_limits(limits)
         limits.min, limits.max, limits.tick, limits.connections)
 end
 
+--- What is not known if a server did not answer.
+local UNCHECKED = {
+    limits = "The limits of this server were not compared.", maxClientCnxns = "The connections to this server were not counted."
+}
+
 local function check_limits(facts, findings)
     local first
     for _, server in ipairs(facts.servers) do
@@ -109,9 +114,12 @@ local function check_limits(facts, findings)
                 "Give all servers the same limits: a client may connect to any of them.")
         end
         first = first or limits and server
-        if server.limits_problem then
-            add(findings, "limits", "unknown", server.limits_problem, "Limits and connections of this server were not " ..
-                "compared. Allow the words conf and cons (4lw.commands.whitelist).")
+        for _, check in ipairs { "limits", "maxClientCnxns" } do
+            local unread = server.serving and server.unread and server.unread[check]
+            if unread then
+                add(findings, check, "unknown", unread.problem, UNCHECKED[check] ..
+                    (unread.code == "forbidden" and format(" Allow the word %s.", unread.word) or " Ask again."))
+            end
         end
         for address, count in pairs(limits and limits.connections > 0 and server.connections or {}) do
             if count >= limits.connections * FULL then

@@ -38,22 +38,29 @@ local function ask_server(address, tls)
     end
     server.mode, server.version = answer:match "Mode: (%S+)", answer:match "version: ([%d.]+)"
     server.serving = server.mode ~= nil
-    local conf, unknown = words.ask(address, "conf")
-    if conf and conf:find "minSessionTimeout=" then
-        local function number(name)
-            return tonumber(conf:match(name .. "=(%-?%d+)"))
+    server.unread = {}
+    local function ask(word, check)
+        local told, problem, code = words.ask(address, word)
+        if not told then
+            server.unread[check] = { word = word, problem = problem, code = code }
         end
-        server.limits = {
-            tick = (number "tickTime" or 0) / 1000, min = (number "minSessionTimeout" or 0) / 1000,
-            max = (number "maxSessionTimeout" or 0) / 1000, connections = number "maxClientCnxns" or 0
-        }
+        return told
+    end
+    local conf = ask("conf", "limits")
+    local function number(name)
+        return conf and tonumber(conf:match(name .. "=(%-?%d+)"))
+    end
+    local tick, min, max = number "tickTime", number "minSessionTimeout", number "maxSessionTimeout"
+    local connections = number "maxClientCnxns"
+    if tick and min and max and connections then
+        server.limits = { tick = tick / 1000, min = min / 1000, max = max / 1000, connections = connections }
+    elseif conf then
+        server.unread.limits = { word = "conf", problem = format("%s did not tell all its limits", address.address) }
     end
     server.connections = {}
-    local cons, uncounted = words.ask(address, "cons")
-    for client in (cons or ""):gmatch "\n?%s*/(%S-):%d+%[" do
+    for client in (ask("cons", "maxClientCnxns") or ""):gmatch "\n?%s*/(%S-):%d+%[" do
         server.connections[client] = (server.connections[client] or 0) + 1
     end
-    server.limits_problem = unknown or uncounted
     return server
 end
 

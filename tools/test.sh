@@ -175,8 +175,8 @@ suites_real() {
     suite "real servers: Lua 5.3" busted 5400 'tools/specs.sh real --lua lua5.3 --exclude-tags=once'
     suite "real servers: LuaJIT" busted 5400 'tools/specs.sh real --lua luajit --exclude-tags=once,nginx'
     suite "real servers: under ASan and UBSan" busted 5400 'tools/specs.sh real-asan --tags=asan'
-    suite "real servers: inside nginx under ASan and UBSan" busted 900 'tools/specs.sh nginx-asan --tags=nginxasan'
-    suite "real servers: under valgrind" busted 900 'tools/specs.sh valgrind --tags=valgrind'
+    suite "real servers: inside nginx under ASan and UBSan" busted 5400 'tools/specs.sh nginx-asan --tags=nginxasan'
+    suite "real servers: under valgrind" busted 5400 'tools/specs.sh valgrind --tags=valgrind'
 }
 
 # All of them; the group real runs a selection.
@@ -234,7 +234,7 @@ suites_rock() {
 
 # Needs Debian's archive.
 suites_package() {
-    suite "the source rock, on every Lua" ours 900 'nice -n 5 tools/test-rock.sh packed'
+    suite "the source rock, on every Lua" ours 5400 'nice -n 5 tools/test-rock.sh packed'
     suite "the Debian package in a clean system" ours 5400 'nice -n 5 tools/test-deb.sh'
 }
 
@@ -263,7 +263,7 @@ suites_long() {
             "env ZKLOCK_ROUNDS=20 tools/specs.sh real --lua $lua spec/contract/command_guarantee_spec.lua"
     done
     suite "500 random programs are told the same by the simulation and by real servers" status 5400 'same_programs 1 500'
-    suite "the live view in a browser" ours 900 'tools/browser.sh test'
+    suite "the live view in a browser" ours 5400 'tools/browser.sh test'
     suite "C unit tests" cmocka 180 'run_units c'
     suite "100000 requests under ASan and UBSan" cmocka 5400 'run_unit build/c-asan/unit/test_numbers'
     suite "C unit tests with the C client under TSan" cmocka 5400 'nice -n 5 tools/rebuilt-client.sh thread'

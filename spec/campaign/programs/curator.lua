@@ -22,9 +22,9 @@ deaf:unref()
 --- Seconds after "close" within which it must end; also after a start within which it must be ready.
 local PATIENCE = 5
 
---- After so many acquires in a row that end with "timeout" a new Curator is started. If the servers have forgotten that they deleted
--- a node of its session (ZOOKEEPER-4785), Curator waits behind that node until its session ends; zklock's client deletes such a
--- node. The session of a dead client lasts as long as four acquires.
+--- After so many acquires in a row that end with "timeout" a new Curator is started. If the servers have forgotten that they
+-- deleted a node of its session (ZOOKEEPER-4785), Curator waits behind that node until its session ends; zklock's client deletes
+-- such a node. The session of a dead client lasts as long as four acquires.
 local TIMEOUTS = 4
 
 --- Starts Curator: say(line) sends it a line; hear() waits for a line and returns nil at its end.
@@ -106,7 +106,8 @@ local function main()
             end
         end
         if order() ~= "stop" then
-            record("r 1 %.6f curator:%s", core.now(), word == "timeout" and word or (word or "ended"):match("KeeperException%$(%w+)") or "failed")
+            local why = word == "timeout" and word or (word or "ended"):match("KeeperException%$(%w+)") or "failed"
+            record("r 1 %.6f curator:%s", core.now(), why)
         end
         curator.stop()
     end

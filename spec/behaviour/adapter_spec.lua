@@ -211,7 +211,7 @@ describe("an adapter that the program supplies", function()
     } do
         for _, timeout in ipairs { 0.2, 0 } do
             it(("may resume a coroutine long after its time: %s says so, with a timeout of %g s"):format(name, timeout), function()
-                local client = fixture.client({ wait = { wake = function() end, wait = function(...)
+                local client, link = fixture.client_behind_proxy({ wait = { wake = function() end, wait = function(...)
                     if loop.is_inside() then
                         coroutine.yield()
                         return true
@@ -222,7 +222,9 @@ describe("an adapter that the program supplies", function()
                 local resume = coroutine.wrap(function()
                     answer = compat.pack(ask(client, timeout))
                 end)
+                link:stall("down") -- it has to wait
                 resume()
+                link:resume()
                 local due = core.now() + (timeout == 0 and client:_cleanup_timeout() or timeout) + 3
                 repeat
                     socket.sleep(0.5)

@@ -242,6 +242,13 @@ describe("inspect.tree", function()
         local before = fixture.sent(client)
         follow(tree, 5)
         assert.equal(before, fixture.sent(client))
+        for path, state in pairs(seen) do -- none loses its place when it is read again
+            fixture.join(state.kind == "mutex" and path or path .. "/leases", "_c_" .. fixture.UUID ..
+                (state.kind == "mutex" and "-lock-" or "-lease-"), "three")
+        end
+        for path, state in pairs(follow(tree, 5)) do
+            assert.truthy(state, path)
+        end
         local path = fixture.path()
         local lock = client:mutex(path)
         assert(lock:acquire(20)) -- there is room for the program's own locks

@@ -194,11 +194,16 @@ end
 local function refresh(self, paths)
     local seconds = self.client:_cleanup_timeout()
     local changes, read, replaced, reading = {}, {}, {}, nil
+    local places = {} -- path -> the bytes of its watches that are counted and will be replaced; others do not get their place
     local begun = core.now()
     local function examine(path)
         local directory = self.directories[path]
-        for _, watch in ipairs(directory.watches) do
+        for index, watch in ipairs(directory.watches) do
             replaced[#replaced + 1] = watch
+            if index > 1 then
+                -- One byte more: the reading asks for three watches on "/leases", and sets one of them on "/locks".
+                places[path] = (places[path] or 1) + #watch._path + OVERHEAD
+            end
         end
         directory.watches, directory.read_at, directory.retry_at, self.left_out[path] = {}, begun, huge, nil
         read[#read + 1] = path
@@ -219,7 +224,10 @@ local function refresh(self, paths)
         end,
         may_watch = function(name, count, path)
             local bytes = (#name + OVERHEAD) * count
-            local fits = self.other_bytes + bytes <= OTHER_BYTES
+            if path and places[path] then
+                bytes, places[path] = max(0, bytes - places[path]), nil
+            end
+            local fits = bytes == 0 or self.other_bytes + bytes <= OTHER_BYTES
             self.other_bytes = self.other_bytes + (fits and bytes or 0)
             if path and not fits then
                 self.left_out[path] = true

@@ -38,8 +38,8 @@ local Tree = {}
 Tree.__index = Tree
 
 local function new_directory(path)
-    -- read_at, retry_at: on core.now()'s clock
-    return { path = path, watches = {}, children = {}, is_parent = false, read_at = -huge, retry_at = huge }
+    -- place: the bytes that its watches besides the first may take of OTHER_BYTES; read_at, retry_at: on core.now()'s clock
+    return { path = path, watches = {}, place = 0, children = {}, is_parent = false, read_at = -huge, retry_at = huge }
 end
 
 --- Makes a tree that has read nothing yet.
@@ -139,12 +139,12 @@ local function sweep(self, now)
     self.sweep_at = now + self.interval
     self.other_bytes = 0
     for path, directory in pairs(self.directories) do
-        for index, watch in ipairs(directory.watches) do
+        for _, watch in ipairs(directory.watches) do
             if not watch:_armed() then
                 self.dirty[path] = true
             end
-            self.other_bytes = self.other_bytes + (index > 1 and #watch._path + OVERHEAD or 0) -- the first is on the directory
         end
+        self.other_bytes = self.other_bytes + directory.place
         for _, contender in ipairs(self.states[path] and self.states[path].contenders or {}) do
             self.other_bytes = self.other_bytes + (contender.watch and #contender.node + OVERHEAD or 0)
         end
@@ -194,16 +194,12 @@ end
 local function refresh(self, paths)
     local seconds = self.client:_cleanup_timeout()
     local changes, read, replaced, reading = {}, {}, {}, nil
-    local places = {} -- path -> the bytes of its watches that are counted and will be replaced; others do not get their place
+    local granted = {} -- path -> the bytes of watches besides those on directories that this reading may set for it
     local begun = core.now()
     local function examine(path)
         local directory = self.directories[path]
-        for index, watch in ipairs(directory.watches) do
+        for _, watch in ipairs(directory.watches) do
             replaced[#replaced + 1] = watch
-            if index > 1 then
-                -- One byte more: the reading asks for three watches on "/leases", and sets one of them on "/locks".
-                places[path] = (places[path] or 1) + #watch._path + OVERHEAD
-            end
         end
         directory.watches, directory.read_at, directory.retry_at, self.left_out[path] = {}, begun, huge, nil
         read[#read + 1] = path
@@ -223,13 +219,16 @@ local function refresh(self, paths)
             end
         end,
         may_watch = function(name, count, path)
-            local bytes = (#name + OVERHEAD) * count
-            if path and places[path] then
-                bytes, places[path] = max(0, bytes - places[path]), nil
+            local bytes, more = (#name + OVERHEAD) * count, nil
+            if path then -- it keeps the place that it has
+                local directory, before = self.directories[path], granted[path] or 0
+                more = max(0, before + bytes - max(before, directory and directory.place or 0))
             end
-            local fits = bytes == 0 or self.other_bytes + bytes <= OTHER_BYTES
-            self.other_bytes = self.other_bytes + (fits and bytes or 0)
-            if path and not fits then
+            local fits = more == 0 or self.other_bytes + (more or bytes) <= OTHER_BYTES
+            self.other_bytes = self.other_bytes + (fits and (more or bytes) or 0)
+            if path and fits then
+                granted[path] = (granted[path] or 0) + bytes
+            elseif path then
                 self.left_out[path] = true
             end
             return fits
@@ -285,6 +284,7 @@ local function refresh(self, paths)
     for _, path in ipairs(read) do
         if self.directories[path] then
             local missing = reading.unreadable[path]
+            self.directories[path].place = granted[path] or 0
             self.dirty[path], self.unreadable[path] = nil, missing == "no_auth" or nil
             set_state(self, path, found[path], changes)
             if missing == "no_auth" then

@@ -77,14 +77,18 @@ end
 -- @tparam string path of the lock
 -- @tparam table|nil settings `timeout` seconds for all reads together, 0 or more; default: the session timeout. `identities` false:
 --   only the nodes of holders are read; default: true
--- @treturn table|boolean|nil lock state; false: there is no such node, or it may not be read
+-- @treturn table|boolean|nil lock state; false: there is no such node
 -- @treturn string|nil message
--- @treturn string|nil code "timeout", "disconnected", "closed", "auth_failed", "forked", "phase", "failed"
+-- @treturn string|nil code "no_auth" (the lock may not be read: it may be held), "timeout", "disconnected", "closed",
+--   "auth_failed", "forked", "phase", "failed"
 -- @raise when an argument is malformed
 function inspect.lock(client, path, settings)
     local reading, message, code = read("lock", client, path, settings, false, true)
     if not reading then
         return nil, message, code
+    end
+    if reading.refusal then
+        return nil, reading.refusal, "no_auth"
     end
     return reading.states[1] or false
 end
@@ -95,7 +99,7 @@ end
 -- @tparam table|nil settings `timeout` as of inspect.lock. `identities` true: the nodes of all contenders are read; default: false
 -- @treturn table|nil list of lock states, sorted by path, also of the nodes that are no locks (kind "none")
 -- @treturn table|string|nil list of the paths that may not be read, or do not exist, sorted; or message
--- @treturn string|nil code as of inspect.lock
+-- @treturn string|nil code as of inspect.lock, without "no_auth"
 -- @raise when an argument is malformed
 function inspect.locks(client, path, settings)
     local reading, message, code = read("locks", client, path, settings, true, false)
@@ -150,7 +154,7 @@ end
 -- @tparam number|nil timeout seconds, 0 or more; default: the session timeout
 -- @treturn true|nil
 -- @treturn string|nil message
--- @treturn string|nil code as of inspect.lock
+-- @treturn string|nil code as of inspect.lock, without "no_auth"
 -- @raise when the timeout is malformed
 function inspect.join_sessions(client, states, sessions, timeout)
     local seconds, wrong = options.read_timeout(timeout)

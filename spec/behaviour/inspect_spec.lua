@@ -150,6 +150,33 @@ describe("inspect.lock", function()
         assert.is_false((inspect.lock(client, fixture.path())))
     end)
 
+    it("answers no_auth for a lock that may not be read: it may be held", function()
+        local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } }, acl = "creator" }
+        for _, kind in ipairs { "mutex", "semaphore" } do
+            local path = fixture.path()
+            local lock = kind == "mutex" and owner:mutex(path) or owner:semaphore(path, 2)
+            assert(lock:acquire(20))
+            local state, message, code = inspect.lock(fixture.steady_client(), path)
+            assert.same({ nil, "no_auth" }, { state, code })
+            assert.equal(("listing the children of '%s': not authenticated"):format(path), message)
+            assert(lock:release())
+        end
+    end)
+
+    it("answers no_auth for a semaphore whose permits or queue may not be read", function()
+        local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } } }
+        for _, secret in ipairs { "leases", "locks" } do
+            local path, client = fixture.directory(), fixture.steady_client()
+            for _, part in ipairs { "leases", "locks" } do
+                assert(owner:create(path .. "/" .. part, "", { acl = part == secret and "creator" or nil }))
+            end
+            local state, message, code = inspect.lock(client, path)
+            assert.same({ nil, "no_auth" }, { state, code })
+            assert.equal(("listing the children of '%s/%s': not authenticated"):format(path, secret), message)
+            assert.same({ path .. "/" .. secret }, (select(2, assert(inspect.locks(client, path)))))
+        end
+    end)
+
     it("does not take a directory for a semaphore because a child is called leases", function()
         local client, path = fixture.steady_client(), fixture.directory()
         assert(fixture.observer():create(path .. "/leases"))

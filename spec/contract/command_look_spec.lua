@@ -138,6 +138,24 @@ describe("zklock who", function()
     end)
 end)
 
+describe("a lock that may not be read", function()
+    after_each(fixture.clean)
+
+    it("may be held: who, revoke and break exit with 122, and do not call it free", function()
+        local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } }, acl = "creator" }
+        local path = fixture.path()
+        local lock = owner:mutex(path)
+        assert(lock:acquire(20))
+        for _, words in ipairs { { "who", path }, { "who", "--json", path }, { "revoke", path },
+            { "break", path, "--node", "0", "--yes" } } do
+            local result = commands.run(words)
+            assert.same({ 122, "" }, { result.status, result.output }, words[1])
+            assert.equal(("zklock: listing the children of '%s': not authenticated\n"):format(path), result.errors)
+        end
+        assert.is_true(lock:held())
+    end)
+end)
+
 describe("zklock revoke", function()
     after_each(fixture.clean)
 

@@ -915,7 +915,7 @@ local inspect = {}
 ---@param client zklock.Client
 ---@param path string
 ---@param settings? zklock.InspectOptions
----@return zklock.inspect.State|false|nil state false: there is no such node, or it may not be read
+---@return zklock.inspect.State|false|nil state false: there is no such node
 ---@return string? message
 ---@return zklock.Code? code
 function inspect.lock(client, path, settings) end

@@ -99,7 +99,7 @@ local function describe_limits(limits)
         limits.min, limits.max, limits.tick, limits.connections)
 end
 
---- What is not known if a server did not answer.
+--- Says what doctor could not check because a server did not answer.
 local UNCHECKED = {
     limits = "The limits of this server were not compared.", maxClientCnxns = "The connections to this server were not counted."
 }

@@ -313,7 +313,7 @@ end
 -- @tparam number timeout seconds, 0 or more: how long to wait for a change
 -- @treturn table|nil the changes: path -> lock state, or false: it is no lock any more; empty: nothing has changed
 -- @treturn string|nil message
--- @treturn string|nil code as of inspect.lock
+-- @treturn string|nil code as of inspect.lock, without "no_auth"
 function Tree:update(timeout)
     local deadline = core.now() + timeout
     while true do

@@ -5,7 +5,7 @@
 --
 -- To be copied. In the crontab of every machine:
 --
---   5 3 * * *  lua nightly.lua zk1:2181,zk2:2181,zk3:2181 /usr/local/bin/report >>/var/log/nightly.log
+--   5 3 * * *  lua5.4 nightly.lua zk1:2181,zk2:2181,zk3:2181 /usr/local/bin/report >>/var/log/nightly.log
 --
 -- Standard output gets a line that says what happened. Problems go to standard error, which cron sends by mail.
 --
@@ -15,10 +15,11 @@
 --   2             usage
 --   75            no connection to ZooKeeper, so nothing was done; another try may help (EX_TEMPFAIL)
 --
--- A second program can begin the job while this one runs it, if the lock is lost meanwhile. The job has the fencing token in
--- ZKLOCK_TOKEN, to pass it on to what it writes to. Where the job must be stopped, run it by the command: zklock run.
+-- A second program can begin the job while this one runs it, if the lock is lost meanwhile, or if this program is killed and its
+-- job goes on. The job has the fencing token in ZKLOCK_TOKEN, to pass it on to what it writes to. Where the job must be stopped,
+-- give it a lock of its own as COMMAND: "zklock run -q -w 60 /locks/report -- /usr/local/bin/report".
 --
---   lua examples/nightly.lua HOST:PORT[,HOST:PORT…][/CHROOT] [COMMAND]
+--   lua5.4 examples/nightly.lua HOST:PORT[,HOST:PORT…][/CHROOT] [COMMAND]
 
 local zklock = require "zklock"
 

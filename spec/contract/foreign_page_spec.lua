@@ -25,16 +25,47 @@ end
 describe("docs/from/curator.md #once", function()
     after_each(fixture.clean)
 
+    --- Returns the words that run a Java program.
+    local function java(source)
+        local directory = fixture.temporary_directory()
+        files.write(directory .. "/Turn.java", source)
+        return { "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp",
+            cluster.run { "spec/foreign/run", "classpath" }, directory .. "/Turn.java", fixture.servers() }
+    end
+
+    --- Returns the page's program, with a session that lives on while a busy machine starts Java, and the path that it locks.
+    local function turn()
+        local source, changed = documentation.block_of("docs/from/curator.md", "java"):gsub("10000, 10000", "60000, 60000")
+        assert.equal(1, changed)
+        return source .. "\n", source:match('InterProcessMutex%(client, "([^"]+)"%)')
+    end
+
     it("has a Java program that takes turns with zklock", function()
-        local source = documentation.block_of("docs/from/curator.md", "java")
-        local directory = files.make_directory()
-        fixture.on_clean(function()
-            cluster.run { "rm", "-rf", directory }
-        end)
-        files.write(directory .. "/Turn.java", source .. "\n")
-        take_turns(source:match('InterProcessMutex%(client, "([^"]+)"%)'), "Turn", { "java", "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC", "-Xmx256m", "-cp", cluster.run { "spec/foreign/run", "classpath" }, directory .. "/Turn.java",
-            fixture.servers() }, "Java is inside\n")
+        local source, path = turn()
+        take_turns(path, "Turn", java(source), "Java is inside\n")
+    end)
+
+    it("has a mutex in Java whose tokens are those of zklock", function()
+        local source, path = turn()
+        local imports, class = documentation.block_of("docs/from/curator.md", "java", 2):match "^(.-)(class .*)$"
+        local count
+        source, count = source:gsub("new InterProcessMutex", "new TokenMutex")
+        assert.equal(1, count)
+        source, count = source:gsub('println%("Java is inside"%)', "println(mutex.token())")
+        assert.equal(1, count)
+        local lock = fixture.client({ session_timeout = 60 }):mutex(path)
+        local function token()
+            assert(lock:acquire(20))
+            local text = assert(lock:token())
+            assert(lock:release())
+            return text
+        end
+        local before = token()
+        local result = program.run("Turn", java(imports .. source .. class .. "\n")):finish()
+        assert.equal(0, result.status, result.errors)
+        local between = result.output:match "^(%d+%-0000000000)\n$"
+        assert.equal(#before, #assert(between, result.output))
+        assert.is_true(before < between and between < token())
     end)
 end)
 

@@ -64,7 +64,7 @@ describe("nginx's blocks #nginx", function()
             { "/tmp/zklock%-trial%.pid", "@DIRECTORY@/nginx.pid" },
             { "error_log stderr", "error_log @DIRECTORY@/error.log" }, { "127%.0%.0%.1:8080", "127.0.0.1:@PORT@" },
             { "env ZKLOCK_SERVERS;", "env ZKLOCK_SERVERS=" .. fixture.servers() .. ";" }, { "ngx%.sleep%(1%)", "ngx.sleep(0.1)" },
-            { "timeout = 5,", "timeout = 30," },
+            { "timeout = 20,", "timeout = 30," },
             { "my_locks", fixture.path():sub(2):gsub("/", "-") }, { "access_log off;", "%0\n" .. nginx.PLACES }
         } do
             local found

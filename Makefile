@@ -37,7 +37,7 @@ test: ## all that must pass before a change lands, in minutes; ends with "N pass
 	@tools/setup.sh test
 	@tools/test.sh
 
-test-all: ## the same, and all specs on real servers, all sanitizers, long campaigns, soaks: takes a night
+test-all: ## the same, and all specs on real servers, all sanitizers, long campaigns, soaks: takes an hour or more
 	@tools/setup.sh test browser databases package
 	@tools/test.sh all
 

@@ -276,13 +276,11 @@ end
 
 --- Describes the paths that clients of these records lock: whose nodes are there.
 function Campaign:describe_paths(records)
-    local paths, words = {}, {}
-    for _, one in ipairs(records) do
-        for path in pairs(roster.paths({ one.client })) do
-            paths[path] = true
-        end
+    local list, words = {}, {}
+    for index, one in ipairs(records) do
+        list[index] = one.client
     end
-    for path in pairs(paths) do
+    for path in pairs(roster.paths(list)) do
         words[#words + 1] = silence.describe_path(self.servers, path)
     end
     table.sort(words)

@@ -1,7 +1,7 @@
--- A job that must run once a night in the whole fleet, although every machine's clock starts it. A lock alone is not enough: a
--- machine that comes a bit late finds it free. So the machine that has run the job leaves a marker for the night, and every
--- machine looks for the marker after it has acquired the lock. The marker is written by a transaction of the lock: only if the
--- lock is still held. If the job fails, or its machine crashes, there is no marker, and the next machine in the queue runs it.
+-- A job that must be finished once a night in the whole fleet, although every machine's clock starts it. A lock alone is not
+-- enough: a machine that comes a bit late finds it free. So the machine that has run the job leaves a marker for the night, and
+-- every machine looks for the marker after it has acquired the lock. The marker is written by a transaction of the lock: only if
+-- the lock is still held. If the job fails, or its machine crashes, there is no marker, and the next machine in the queue runs it.
 --
 -- To be copied. In the crontab of every machine:
 --
@@ -17,7 +17,8 @@
 --
 -- A second program can begin the job while this one runs it, if the lock is lost meanwhile, or if this program is killed and its
 -- job goes on. The job has the fencing token in ZKLOCK_TOKEN, to pass it on to what it writes to. Where the job must be stopped,
--- give it a lock of its own as COMMAND: "zklock run -q -w 60 /locks/report -- /usr/local/bin/report".
+-- give it a lock of its own as COMMAND: "zklock run -q /locks/report -- /usr/local/bin/report". That command finds the servers by
+-- ZKLOCK_SERVERS, and the job's ZKLOCK_TOKEN is then that of /locks/report.
 --
 --   lua5.4 examples/nightly.lua HOST:PORT[,HOST:PORT…][/CHROOT] [COMMAND]
 

@@ -151,7 +151,8 @@ describe("inspect.lock", function()
     end)
 
     it("answers no_auth for a lock that may not be read: it may be held", function()
-        local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } }, acl = "creator" }
+        local auth = { { scheme = "digest", credential = "one:secret" } }
+        local owner = fixture.client { auth = auth, acl = "creator", session_timeout = 60 }
         for _, kind in ipairs { "mutex", "semaphore" } do
             local path = fixture.path()
             local lock = kind == "mutex" and owner:mutex(path) or owner:semaphore(path, 2)

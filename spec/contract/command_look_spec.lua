@@ -142,7 +142,8 @@ describe("a lock that may not be read", function()
     after_each(fixture.clean)
 
     it("may be held: who, revoke and break exit with 122, and do not call it free", function()
-        local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } }, acl = "creator" }
+        local auth = { { scheme = "digest", credential = "one:secret" } }
+        local owner = fixture.client { auth = auth, acl = "creator", session_timeout = 60 }
         local path = fixture.path()
         local lock = owner:mutex(path)
         assert(lock:acquire(20))

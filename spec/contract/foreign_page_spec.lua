@@ -61,7 +61,7 @@ describe("docs/from/curator.md #once", function()
             return text
         end
         local before = token()
-        local result = program.run("Turn", java(imports .. source .. class .. "\n")):finish()
+        local result = fixture.remember(program.run("Turn", java(imports .. source .. class .. "\n"))):finish()
         assert.equal(0, result.status, result.errors)
         local between = result.output:match "^(%d+%-0000000000)\n$"
         assert.equal(#before, #assert(between, result.output))

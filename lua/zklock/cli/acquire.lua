@@ -55,7 +55,7 @@ function acquire.define(parser)
     parser:option "-E --conflict-exit-code":argname "CODE":convert(exit_code):description(
         "Exit with this code in place of 123 and 124.")
     parser:flag "--skip-ok":description "Exit with 0 in place of 123 and 124."
-    parser:flag "-q --quiet":description "No messages about waiting or a refusal."
+    parser:flag "-q --quiet":description "No messages about waiting, a refusal or a timeout."
 end
 
 --- Makes the lock of one path.

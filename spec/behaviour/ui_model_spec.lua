@@ -229,9 +229,9 @@ describe("ui.model", function()
         end, function()
             settled(model)
             local viewer = view(model)
-            assert(model:message(viewer))
             local message
-            takes(10, function()
+            takes(10, function() -- from before the message at which the pause begins
+                assert(model:message(viewer))
                 loop.until_true(function()
                     message = model:message(viewer)
                     return message

@@ -17,8 +17,8 @@
 --
 -- A second program can begin the job while this one runs it, if the lock is lost meanwhile, or if this program is killed and its
 -- job goes on. The job has the fencing token in ZKLOCK_TOKEN, to pass it on to what it writes to. Where the job must be stopped,
--- give it a lock of its own as COMMAND: "zklock run -q /locks/report -- /usr/local/bin/report". That command finds the servers by
--- ZKLOCK_SERVERS, and the job's ZKLOCK_TOKEN is then that of /locks/report.
+-- give it a lock of its own as COMMAND: "zklock run -q /locks/report -- /usr/local/bin/report". The variable
+-- ZKLOCK_SERVERS gives the servers to this command. ZKLOCK_TOKEN is then the token of /locks/report.
 --
 --   lua5.4 examples/nightly.lua HOST:PORT[,HOST:PORT…][/CHROOT] [COMMAND]
 

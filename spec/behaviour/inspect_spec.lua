@@ -166,14 +166,14 @@ describe("inspect.lock", function()
 
     it("answers no_auth for a semaphore whose permits or queue may not be read", function()
         local owner = fixture.client { auth = { { scheme = "digest", credential = "one:secret" } } }
-        for _, secret in ipairs { "leases", "locks" } do
+        for secret, what in pairs { leases = "reading", locks = "listing the children of" } do
             local path, client = fixture.directory(), fixture.steady_client()
             for _, part in ipairs { "leases", "locks" } do
                 assert(owner:create(path .. "/" .. part, "", { acl = part == secret and "creator" or nil }))
             end
             local state, message, code = inspect.lock(client, path)
             assert.same({ nil, "no_auth" }, { state, code })
-            assert.equal(("listing the children of '%s/%s': not authenticated"):format(path, secret), message)
+            assert.equal(("%s '%s/%s': not authenticated"):format(what, path, secret), message)
             assert.same({ path .. "/" .. secret }, (select(2, assert(inspect.locks(client, path)))))
         end
     end)

@@ -79,7 +79,7 @@ describe("a mutex shared with #once", function()
         assert.equal("ok", curator:ask("acquire 30"))
         assert.is_true(lock:held())
         assert.equal(1, #fixture.children(path))
-        -- What the page advises: once released, it queues again.
+        -- The page advises to release: then Curator queues again.
         assert.equal("ok", curator:ask("release"))
         assert.equal("ok", curator:ask("release"))
         curator:tell("acquire 30")

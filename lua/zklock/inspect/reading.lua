@@ -16,8 +16,10 @@ local FIELDS = { "revoked", "identity", "since", "session", "persistent", "watch
 local Reading = {}
 Reading.__index = Reading
 
---- Begins a reading. Its results are `states`, the lock states in no order; `unreadable`: path -> code, of directories that may
--- not be read ("no_auth") or are gone ("no_node"); and `refusal`, the message for the first one that may not be read.
+--- Begins a reading. Its results:
+--   * `states` the lock states in no order
+--   * `unreadable` path -> code, of directories that may not be read ("no_auth") or are gone ("no_node")
+--   * `refusal` the message for the first directory that may not be read: a lock there may be held
 --
 -- Settings:
 --   * `tree` true: what is below a directory is read, too
@@ -48,7 +50,7 @@ function Reading:run()
     return self.reads:run()
 end
 
---- Reads a part of the lock at `path`, with a watch if the reading sets watches.
+--- Reads a part of the lock at `path`, with a watch if the reading sets watches. Notes that it may not be read.
 -- @tparam string kind "children" of a directory, or "get" for data: a semaphore's limit, a latch's numbers
 local function add_watched(self, kind, path, node, handler)
     local watched = self.settings.watched
@@ -56,17 +58,11 @@ local function add_watched(self, kind, path, node, handler)
         if watch then
             watched(path, watch)
         end
+        if code == "no_auth" then
+            self.unreadable[node], self.refusal = code, self.refusal or stat -- the message
+        end
         handler(value, stat, code)
     end, watched ~= nil)
-end
-
---- Notes that a directory was not read. The first refusal is kept: the locks there may be held.
--- @tparam string|boolean code "no_auth" or "no_node"; false: it was read
-local function note_unread(self, path, code, message)
-    if code then
-        self.unreadable[path] = code
-        self.refusal = self.refusal or code == "no_auth" and message or nil
-    end
 end
 
 --- Notes what a contender's node has. A request to release has replaced the identity: that of an earlier reading is kept.
@@ -232,14 +228,12 @@ local function examine_semaphore(self, path, stat, others, found)
     add_watched(self, "get", path, path .. "/leases", function(text)
         data = text
     end)
-    add_watched(self, "children", path, path .. "/leases", function(names, message, code)
-        note_unread(self, path .. "/leases", code == "no_auth" and code, message)
+    add_watched(self, "children", path, path .. "/leases", function(names)
         permits, strangers = queue.parse(path .. "/leases", names or {})
     end)
     -- A queue that nobody uses may have been deleted. Its list comes last, and decides.
-    add_watched(self, "children", path, path .. "/locks", function(names, its_stat, code)
+    add_watched(self, "children", path, path .. "/locks", function(names, its_stat)
         local more
-        note_unread(self, path .. "/locks", code == "no_auth" and code, its_stat)
         line, more = queue.parse(path .. "/locks", names or {})
         line_stat = names and its_stat
         if is_semaphore(permits, strangers, data, has_line and not more[1]) then
@@ -293,7 +287,7 @@ function Reading:examine(path)
     end
     add_watched(self, "children", path, path, function(names, stat, code)
         if not names then
-            note_unread(self, path, code, stat)
+            self.unreadable[path] = code
             return
         end
         local contenders, others = queue.parse(path, names)

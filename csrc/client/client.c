@@ -88,6 +88,8 @@ static void *run(void *argument)
     client->engine = NULL;
     zkl_tls_link_free(client->tls_link);
     client->tls_link = NULL;
+    zkl_connector_free(client->connector);
+    client->connector = NULL;
     zkl_handles_abandon(client);
     signal_end(client);
     pthread_mutex_unlock(&client->engine_mutex);
@@ -200,15 +202,13 @@ static char *shuffle_servers(const char *servers)
 /* --- TLS ----------------------------------------------------------------------------------------------------------- */
 
 /* Returns false if there is to be TLS and it cannot be; `message` and *code then say why. */
-static bool make_tls_link(zkl_client *client, const zkl_client_options *options, const char *servers, char *message,
-                          zkl_code *code)
+static bool make_tls_link(zkl_client *client, const zkl_client_options *options, char *message, zkl_code *code)
 {
     if (options->tls == NULL) {
         return true;
     }
     bool first;
-    client->tls_link = zkl_tls_link_new(options->tls, servers, options->session_timeout_ms, zkl_client_log, client,
-                                        message, code, &first);
+    client->tls_link = zkl_tls_link_new(options->tls, zkl_client_log, client, message, code, &first);
     if (first) {
         /* Again: exit() calls it before anything that OpenSSL itself, or the program for it, has registered. */
         atexit(close_all_at_exit);
@@ -239,17 +239,63 @@ static void tls_closed(void *context)
     }
 }
 
-static const char *tls_problem(void *context, zkl_code *code)
+/* --- connecting ----------------------------------------------------------------------------------------------------- */
+
+static bool make_connector(zkl_client *client, const zkl_client_options *options, const char *servers, char *message)
+{
+    uint64_t random;
+    fill_random(&random, sizeof random);
+    client->connector =
+        zkl_connector_new(servers, options->session_timeout_ms, random, zkl_client_log, client, message);
+    return client->connector != NULL;
+}
+
+static bool reach(void *context, int64_t *wake_at)
 {
     const zkl_client *client = context;
-    return client->tls_link != NULL ? zkl_tls_link_problem(client->tls_link, code) : NULL;
+    if (client->tls_link != NULL) {
+        zkl_tls_link_end(client->tls_link);
+    }
+    return zkl_connector_reach(client->connector, wake_at);
+}
+
+static void reached(void *context, int fd)
+{
+    zkl_client *client = context;
+    if (client->tls_link != NULL) {
+        zkl_tls_link_begin(client->tls_link, client->connector, fd);
+        return;
+    }
+    zkl_server *server;
+    int socket = zkl_connector_take(client->connector, &server);
+    if (!zkl_connector_replace(client->connector, fd, socket)) {
+        zkl_client_log(client, ZOO_LOG_LEVEL_ERROR, strerror(errno));
+    }
+}
+
+static void answered(void *context)
+{
+    const zkl_client *client = context;
+    zkl_connector_answered(client->connector);
+}
+
+static const char *problem(void *context, zkl_code *code)
+{
+    const zkl_client *client = context;
+    const char *text = client->tls_link != NULL ? zkl_tls_link_problem(client->tls_link, code) : NULL;
+    if (text == NULL) {
+        *code = ZKL_DISCONNECTED;
+        text = zkl_connector_problem(client->connector);
+    }
+    return text;
 }
 
 static bool make_engine(zkl_client *client, const zkl_client_options *options, const char *servers)
 {
     zkl_engine_config config = {
         .servers = servers,
-        .addresses = client->tls_link != NULL ? zkl_tls_link_addresses(client->tls_link) : NULL,
+        .addresses = zkl_connector_addresses(client->connector),
+        .tls = client->tls_link != NULL,
         .session_timeout_ms = options->session_timeout_ms,
         .lease = options->lease,
         .auths = options->auths,
@@ -267,7 +313,10 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options, c
         .sent = zkl_turn_sent,
         .closing = tls_closing,
         .closed = tls_closed,
-        .problem = tls_problem,
+        .reach = reach,
+        .reached = reached,
+        .answered = answered,
+        .problem = problem,
         .hold_over = zkl_handle_hold_over,
     };
     client->engine = zkl_engine_new(&config, &host);
@@ -287,8 +336,8 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
     }
     char *servers = shuffle_servers(options->servers);
     snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless another message is written below */
-    bool made = servers != NULL && make_tls_link(client, options, servers, message, code) &&
-                make_engine(client, options, servers);
+    bool made = servers != NULL && make_connector(client, options, servers, message) &&
+                make_tls_link(client, options, message, code) && make_engine(client, options, servers);
     zkl_free(servers);
     if (!made) {
         goto fail;

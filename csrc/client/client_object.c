@@ -15,6 +15,7 @@ static void free_client(zkl_client *client)
     zkl_notify_socket_close(&client->notifications.socket);
     zkl_log_close(&client->log);
     zkl_tls_link_free(client->tls_link);
+    zkl_connector_free(client->connector);
     zkl_life_free(&client->life);
     pthread_mutex_destroy(&client->mutex);
     pthread_mutex_destroy(&client->engine_mutex);

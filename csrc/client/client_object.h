@@ -10,8 +10,8 @@
  *   published.c      what callers may read without the engine: state, figures
  *   notifications.c  the handles that their owners should look at; notify_socket.c: a socket for that, for nginx
  *   log.c            log lines, of the engine and of the C client
- *   tls_link.c       connects the C client to servers by TLS; tls_context.c: its settings; tls_library.c: OpenSSL; server_list.c: the
- *                    servers in turns
+ *   connector.c      connects the C client to the server that can be reached first; race.c: in which order; server_list.c: the servers
+ *   tls_link.c       TLS between the C client and a server; tls_context.c: its settings; tls_library.c: OpenSSL
  *   wake.c           wakes the I/O thread
  *   scope.c          the acquisitions of one nginx request, which end with it
  *   xid.c            the numbers that the C client gives to requests, of all clients of the process
@@ -33,6 +33,7 @@
 #include <pthread.h>
 
 #include "client.h"
+#include "connector.h"
 #include "handles.h"
 #include "io_turn.h"
 #include "life.h"
@@ -52,7 +53,8 @@ struct zkl_client {
     zkl_registration registration;
     zkl_poll_owner poll_owner;
     zkl_server_socket socket;
-    zkl_tls_link *tls_link; /* engine_mutex; NULL without TLS, and once the I/O thread has ended */
+    zkl_connector *connector; /* engine_mutex; NULL once the I/O thread has ended */
+    zkl_tls_link *tls_link;   /* engine_mutex; NULL without TLS, and once the I/O thread has ended */
     zkl_wake wake;
     zkl_handles handles;
     zkl_notifications notifications;

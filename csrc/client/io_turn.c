@@ -62,7 +62,8 @@ static void uncork(zkl_client *client)
 
 struct pollfd zkl_client_link_poll(const zkl_client *client)
 {
-    return client->tls_link != NULL ? zkl_tls_link_poll(client->tls_link) : (struct pollfd){.fd = -1};
+    struct pollfd connecting = zkl_connector_poll(client->connector);
+    return connecting.fd >= 0 || client->tls_link == NULL ? connecting : zkl_tls_link_poll(client->tls_link);
 }
 
 /* Does what ends each turn, and each call that may have sent something. */
@@ -123,12 +124,17 @@ void zkl_client_push(zkl_client *client)
     }
 }
 
-/* Does what is due in the engine, and asks it what to wait for next. `by_caller` as in zkl_client_turn. */
-static void prepare(zkl_client *client, zkl_poll *wanted, bool by_caller)
+/* Does what is due in the engine, and asks it what to wait for next. */
+static void prepare(zkl_client *client, zkl_poll *wanted)
 {
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
     if (client->tls_link != NULL) {
-        zkl_tls_link_prepare(client->tls_link, wanted, zkl_engine_may_call(client->engine), !by_caller);
+        zkl_tls_link_prepare(client->tls_link);
+    }
+    if (wanted->fd >= 0 && zkl_connector_overdue(client->connector, &wanted->wake_at) &&
+        !(client->tls_link != NULL && zkl_tls_link_late(client->tls_link))) {
+        zkl_connector_give_up(client->connector);
+        wanted->must_disconnect = true;
     }
     if (wanted->must_disconnect) {
         shutdown(wanted->fd, SHUT_RDWR);
@@ -163,7 +169,7 @@ void zkl_client_read(zkl_client *client, short revents)
     }
     for (int32_t packets = 1; packets < MOST_PACKETS && zkl_engine_may_read_on(client->engine); packets++) {
         zkl_poll wanted;
-        prepare(client, &wanted, false);
+        prepare(client, &wanted);
         if (!zkl_engine_may_read_on(client->engine)) {
             return; /* the connection was lost meanwhile */
         }
@@ -184,7 +190,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
             return false;
         }
     }
-    prepare(client, wanted, by_caller);
+    prepare(client, wanted);
     if (client->tls_link != NULL) {
         zkl_tls_link_flush_rest(client->tls_link);
     }

@@ -104,7 +104,8 @@ void zkl_zookeeper_log(const char *line)
         zkl_xid_read(line); /* the level is raised for a moment, to get this one line */
         return;
     }
-    if (thread_client != NULL && thread_client->log.lines != NULL && !said_before(&thread_client->log, line)) {
+    if (thread_client != NULL && thread_client->log.lines != NULL &&
+        !zkl_connector_hides(thread_client->connector, line) && !said_before(&thread_client->log, line)) {
         zkl_client_log(thread_client, level, line);
     }
 }

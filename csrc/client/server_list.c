@@ -1,7 +1,8 @@
-/* server list: the servers that a link connects to, in turns, and their addresses. */
+/* server list: the servers that a client connects to, and their addresses. */
 #include "server_list.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -55,56 +56,88 @@ bool zkl_server_list_init(zkl_server_list *list, const char *servers)
     return list->count > 0;
 }
 
-static void forget_addresses(zkl_server_list *list)
-{
-    if (list->addresses != NULL) {
-        freeaddrinfo(list->addresses);
-    }
-    list->addresses = NULL;
-    list->next_address = NULL;
-}
-
 void zkl_server_list_free(zkl_server_list *list)
 {
-    forget_addresses(list);
     for (int32_t i = 0; i < list->count; i++) {
         zkl_free(list->servers[i].host);
         zkl_free(list->servers[i].text);
         zkl_free(list->servers[i].name);
         zkl_free(list->servers[i].logged);
+        zkl_free(list->servers[i].addresses);
     }
     zkl_free(list->servers);
     *list = (zkl_server_list){.servers = NULL};
 }
 
-int zkl_server_list_next(zkl_server_list *list, const struct addrinfo **address)
+/* Returns until when the address is late: as it was before, if it is one of the server's already. */
+static int64_t late_until(const zkl_server *server, const struct addrinfo *address)
 {
-    if (list->next_address == NULL) {
-        forget_addresses(list);
-        list->current = &list->servers[list->next];
-        list->next = (list->next + 1) % list->count;
-        const struct addrinfo hints = {
-            .ai_socktype = SOCK_STREAM,
-            .ai_flags = AI_NUMERICSERV | (list->current->numeric ? AI_NUMERICHOST : AI_ADDRCONFIG),
-        };
-        int error = getaddrinfo(list->current->host, list->current->port, &hints, &list->addresses);
-        if (error != 0) {
-            list->addresses = NULL;
-            return error;
+    for (int32_t i = 0; i < server->count; i++) {
+        const zkl_address *before = &server->addresses[i];
+        if (before->size == address->ai_addrlen && memcmp(&before->address, address->ai_addr, before->size) == 0) {
+            return before->late_until;
         }
-        list->next_address = list->addresses;
     }
-    *address = list->next_address;
-    list->next_address = list->next_address->ai_next;
     return 0;
 }
 
-void zkl_server_list_again(zkl_server_list *list, const struct addrinfo *address)
+/* Copies the addresses of `found`: first those that are not late. Returns how many there are; -1: there is no memory. */
+static int32_t copy_addresses(const zkl_server *server, const struct addrinfo *found, int64_t now, zkl_address **copies)
 {
-    list->next_address = address;
+    int32_t most = 0, count = 0;
+    for (const struct addrinfo *each = found; each != NULL; each = each->ai_next) {
+        most++;
+    }
+    *copies = zkl_alloc((size_t)most * sizeof **copies);
+    for (int late = 0; late < 2 && *copies != NULL; late++) {
+        for (const struct addrinfo *each = found; each != NULL; each = each->ai_next) {
+            int64_t until = late_until(server, each);
+            if (each->ai_addrlen <= sizeof(*copies)->address && (until > now) == (late == 1)) {
+                zkl_address *copy = &(*copies)[count++];
+                memcpy(&copy->address, each->ai_addr, each->ai_addrlen);
+                copy->size = each->ai_addrlen;
+                copy->late_until = until;
+            }
+        }
+    }
+    return *copies != NULL ? count : -1;
 }
 
-void zkl_server_list_connected(zkl_server_list *list)
+int zkl_server_resolve(zkl_server *server, int64_t now)
 {
-    forget_addresses(list);
+    const struct addrinfo hints = {
+        .ai_socktype = SOCK_STREAM,
+        .ai_flags = AI_NUMERICSERV | (server->numeric ? AI_NUMERICHOST : AI_ADDRCONFIG),
+    };
+    struct addrinfo *found = NULL;
+    int error = getaddrinfo(server->host, server->port, &hints, &found);
+    if (error != 0) {
+        return error;
+    }
+    zkl_address *copies;
+    int32_t count = copy_addresses(server, found, now, &copies);
+    freeaddrinfo(found);
+    if (count < 0) {
+        return EAI_MEMORY;
+    }
+    zkl_free(server->addresses);
+    server->addresses = copies;
+    server->count = count;
+    return 0;
+}
+
+bool zkl_server_has_news(zkl_server *server, const char *line)
+{
+    bool news = server->logged == NULL || strcmp(server->logged, line) != 0;
+    if (news) {
+        zkl_server_forget_news(server);
+        server->logged = zkl_copy(line, strlen(line));
+    }
+    return news;
+}
+
+void zkl_server_forget_news(zkl_server *server)
+{
+    zkl_free(server->logged);
+    server->logged = NULL;
 }

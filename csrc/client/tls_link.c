@@ -3,9 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +11,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "server_list.h"
 
 /* One TLS record holds so many bytes at most. */
 #define RECORD 16384
@@ -25,9 +21,6 @@
  */
 #define TURN (2 * RECORD)
 
-/* The longest time for a TCP connection, and for a handshake. */
-#define LONGEST_STEP (10 * ZKL_SECOND)
-
 /* How long zkl_tls_link_closed waits for the server. */
 #define GOODBYE_WITHIN (ZKL_SECOND * 3 / 2)
 
@@ -37,16 +30,9 @@
  */
 #define FLUSHED_FOR (ZKL_SECOND / 100)
 
-/* The C client pauses when it comes upon the end of its list. More addresses than this are of no use for that. */
-#define MOST_ADDRESSES 64
-
-/* How many connections to the listener the system keeps until they are closed. More are ignored, which does no harm. */
-#define BACKLOG 4
-
 /* docs/design.md has the table of the states, and `enter` makes every transition. */
 typedef enum {
     ZKL_TLS_LINK_NONE,
-    ZKL_TLS_LINK_CONNECTING,
     ZKL_TLS_LINK_HANDSHAKING,
     ZKL_TLS_LINK_OPEN,
     ZKL_TLS_LINK_BROKEN
@@ -61,29 +47,23 @@ typedef struct {
 
 struct zkl_tls_link {
     zkl_tls_settings settings;
-    zkl_server_list servers;
-    char *addresses;
-    int listener;
+    zkl_server *server; /* of the latest connection */
     zkl_bio_method *method;
-    int64_t step; /* how long the TCP connection, and the handshake, may take */
     zkl_tls_link_state state;
-    int64_t deadline; /* of CONNECTING and HANDSHAKING; else ZKL_NEVER */
-    int end;          /* ours of the socket pair; -1: there is none */
-    int fd;           /* the socket to the server; -1: there is none */
-    short events;     /* to poll `fd` for */
+    int end;      /* ours of the socket pair; -1: there is none */
+    int fd;       /* the socket to the server; -1: there is none */
+    short events; /* to poll `fd` for */
     zkl_ssl_context *context;
     zkl_ssl *ssl;
     int32_t left; /* How many more bytes of the server may be received in this turn. */
     bool flushed; /* The C client's latest bytes were taken after the latest zkl_tls_link_process. */
     int64_t flushed_at;
-    int32_t refused;    /* how many connections in a row have failed by TLS */
-    int64_t not_before; /* when the next connection may be begun */
-    bool eof;           /* The server has ended the TCP stream. */
-    bool fatal;         /* OpenSSL must not be called any more for this connection. */
-    bool closing;       /* between zkl_tls_link_closing and zkl_tls_link_closed */
-    int error;          /* errno of the latest failure to send or to receive; 0: none */
-    stretch up;         /* from the C client to the server, not encrypted */
-    stretch down;       /* from the server to the C client, decrypted */
+    bool eof;     /* The server has ended the TCP stream. */
+    bool fatal;   /* OpenSSL must not be called any more for this connection. */
+    bool closing; /* between zkl_tls_link_closing and zkl_tls_link_closed */
+    int error;    /* errno of the latest failure to send or to receive; 0: none */
+    stretch up;   /* from the C client to the server, not encrypted */
+    stretch down; /* from the server to the C client, decrypted */
     zkl_tls_log_fn log;
     void *log_context;
     zkl_code code;
@@ -96,8 +76,7 @@ static void enter(zkl_tls_link *link, zkl_tls_link_state next)
 {
 #define TO(state) (1U << ZKL_TLS_LINK_##state)
     static const uint32_t legal[] = {
-        [ZKL_TLS_LINK_NONE] = TO(NONE) | TO(CONNECTING),
-        [ZKL_TLS_LINK_CONNECTING] = TO(HANDSHAKING) | TO(BROKEN) | TO(NONE),
+        [ZKL_TLS_LINK_NONE] = TO(HANDSHAKING),
         [ZKL_TLS_LINK_HANDSHAKING] = TO(OPEN) | TO(BROKEN) | TO(NONE),
         [ZKL_TLS_LINK_OPEN] = TO(BROKEN) | TO(NONE),
         [ZKL_TLS_LINK_BROKEN] = TO(NONE),
@@ -105,8 +84,6 @@ static void enter(zkl_tls_link *link, zkl_tls_link_state next)
 #undef TO
     assert((legal[link->state] & 1U << next) != 0);
     link->state = next;
-    bool limited = next == ZKL_TLS_LINK_CONNECTING || next == ZKL_TLS_LINK_HANDSHAKING;
-    link->deadline = limited ? zkl_clock() + link->step : ZKL_NEVER;
 }
 
 static void close_fd(int *fd)
@@ -156,37 +133,7 @@ static void end_connection(zkl_tls_link *link)
     enter(link, ZKL_TLS_LINK_NONE);
 }
 
-static void forget_problem(zkl_server *server)
-{
-    zkl_free(server->logged);
-    server->logged = NULL;
-}
-
-/* `server`: NULL before the first has been chosen. */
-static void log_problem(zkl_tls_link *link, zkl_server *server)
-{
-    if (server == NULL || server->logged == NULL || strcmp(server->logged, link->problem) != 0) {
-        link->log(link->log_context, ZOO_LOG_LEVEL_WARN, link->problem);
-    }
-    if (server != NULL) {
-        forget_problem(server);
-        server->logged = zkl_copy(link->problem, strlen(link->problem));
-    }
-}
-
 static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/*
- * A server that refuses TLS, or that is refused, costs both sides a handshake each time. So after each server has had its turn, there is
- * a pause, which doubles each time.
- */
-static int64_t pause_after(const zkl_tls_link *link)
-{
-    int32_t doubled = link->refused - link->servers.count;
-    int64_t longest = link->step / 2;
-    int64_t pause = doubled < 0 ? 0 : link->step / 20 * (INT64_C(1) << (doubled < 10 ? doubled : 10));
-    return pause < longest ? pause : longest;
-}
 
 static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
 {
@@ -195,10 +142,8 @@ static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
     vsnprintf(link->problem, sizeof link->problem, format, args);
     va_end(args);
     link->code = code;
-    log_problem(link, link->servers.current);
-    if (code == ZKL_TLS_FAILED) {
-        link->refused++;
-        link->not_before = zkl_clock() + pause_after(link);
+    if (zkl_server_has_news(link->server, link->problem)) {
+        link->log(link->log_context, ZOO_LOG_LEVEL_WARN, link->problem);
     }
     drop(link);
     enter(link, ZKL_TLS_LINK_BROKEN);
@@ -206,7 +151,7 @@ static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
 
 static const char *server_text(const zkl_tls_link *link)
 {
-    return link->servers.current->text;
+    return link->server->text;
 }
 
 /* --- OpenSSL's way to the socket ----------------------------------------------------------------------------------- */
@@ -353,7 +298,6 @@ static bool move_down(zkl_tls_link *link)
             }
             down->from = 0;
             down->length = count;
-            link->refused = 0;
         }
         ssize_t sent = send(link->end, down->bytes + down->from, (size_t)down->length, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0) {
@@ -412,7 +356,7 @@ static int64_t move_up(zkl_tls_link *link)
     return taken;
 }
 
-/* --- connecting ---------------------------------------------------------------------------------------------------- */
+/* --- the handshake ---------------------------------------------------------------------------------------------------- */
 
 /* Makes what OpenSSL needs for the connection. Returns false if the link is BROKEN instead. */
 static bool make_ssl(zkl_tls_link *link)
@@ -434,7 +378,7 @@ static bool make_ssl(zkl_tls_link *link)
     tls->BIO_set_init(bio, 1);
     tls->SSL_set_bio(link->ssl, bio, bio);
     tls->SSL_set_connect_state(link->ssl);
-    const char *name = zkl_tls_name(&link->settings, link->servers.current->name);
+    const char *name = zkl_tls_name(&link->settings, link->server->name);
     if (!zkl_tls_expect(&link->settings, link->ssl, name)) {
         fail(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", name);
         return false;
@@ -470,109 +414,53 @@ static void shake_hands(zkl_tls_link *link)
         snprintf(message, sizeof message, "connected to '%s' by %s", server_text(link),
                  link->settings.library->SSL_get_version(link->ssl));
         link->log(link->log_context, ZOO_LOG_LEVEL_INFO, message);
-        forget_problem(link->servers.current);
-        zkl_server_list_connected(&link->servers);
         enter(link, ZKL_TLS_LINK_OPEN);
     }
 }
 
-/* CONNECTING. The events may be those of an earlier socket with the same number, so that they are asked for again. */
-static void finish_connect(zkl_tls_link *link)
+/* --- for the driver ------------------------------------------------------------------------------------------------ */
+
+/* Puts one end of a new pair in the place of the C client's socket. Returns false, with errno, if that fails. */
+static bool take_over(zkl_tls_link *link, zkl_connector *connector, int fd)
 {
-    struct pollfd connected = {.fd = link->fd, .events = POLLOUT};
-    if (poll(&connected, 1, 0) != 1) {
-        return;
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
+        shutdown(fd, SHUT_RDWR);
+        return false;
     }
-    int error = 0;
-    socklen_t size = sizeof error;
-    if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
-        error = errno;
-    }
-    if (error != 0) {
-        fail(link, ZKL_DISCONNECTED, "cannot connect to '%s': %s", server_text(link), strerror(error));
+    link->end = ends[1];
+    return zkl_connector_replace(connector, fd, ends[0]);
+}
+
+void zkl_tls_link_begin(zkl_tls_link *link, zkl_connector *connector, int fd)
+{
+    zkl_tls_link_end(link);
+    link->fd = zkl_connector_take(connector, &link->server);
+    link->left = TURN;
+    enter(link, ZKL_TLS_LINK_HANDSHAKING);
+    if (!take_over(link, connector, fd)) {
+        fail(link, ZKL_FAILED, "cannot make sockets for TLS: %s", strerror(errno));
     } else if (make_ssl(link)) {
-        enter(link, ZKL_TLS_LINK_HANDSHAKING);
         shake_hands(link);
     }
 }
 
-/* Begins to connect to the next server. I/O thread: resolving its name may block. */
-static void start_connect(zkl_tls_link *link)
+void zkl_tls_link_end(zkl_tls_link *link)
 {
-    const struct addrinfo *address;
-    int64_t began = zkl_clock();
-    int error = zkl_server_list_next(&link->servers, &address);
-    if (error != 0) {
-        fail(link, ZKL_DISCONNECTED, "cannot resolve '%s': %s", link->servers.current->host, gai_strerror(error));
-        return;
+    if (link->state != ZKL_TLS_LINK_NONE) {
+        end_connection(link);
     }
-    if (zkl_clock() - began >= link->step) { /* too little time is left before the C client gives up */
-        zkl_server_list_again(&link->servers, address);
-        fail(link, ZKL_DISCONNECTED, "'%s' took longer than %.3g s to resolve; trying again",
-             link->servers.current->host, (double)link->step / 1e9);
-        return;
-    }
-    link->deadline = zkl_clock() + link->step;
-    link->fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int on = 1;
-    if (link->fd < 0 || setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
-        (connect(link->fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS)) {
-        fail(link, ZKL_DISCONNECTED, "cannot connect to '%s': %s", server_text(link), strerror(errno));
-        return;
-    }
-    link->events = POLLOUT;
 }
 
-/* Whether the C client has made a new socket: the ends of our pairs are no sockets of IPv4. */
-static bool is_fresh(int fd)
+bool zkl_tls_link_late(zkl_tls_link *link)
 {
-    int domain = 0;
-    socklen_t size = sizeof domain;
-    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain != AF_UNIX;
-}
-
-/* Puts one end of a new pair in the place of the C client's socket. If that fails, the C client's connection is ended. */
-static bool take_over(zkl_tls_link *link, int fd)
-{
-    int ends[2];
-    bool taken = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0;
-    int error = errno;
-    if (taken) {
-        taken = dup3(ends[0], fd, O_CLOEXEC) == fd;
-        error = errno;
-        close(ends[0]);
-        link->end = ends[1];
+    if (link->state != ZKL_TLS_LINK_HANDSHAKING) {
+        return false;
     }
-    int begun = 0;
-    for (int i = 0; i < BACKLOG && begun >= 0; i++) {
-        begun = accept4(link->listener, NULL, NULL, SOCK_CLOEXEC); /* the connection that the C client had begun */
-        if (begun >= 0) {
-            close(begun);
-        }
-    }
-    if (!taken) {
-        shutdown(fd, SHUT_RDWR);
-        fail(link, ZKL_FAILED, "cannot make sockets for TLS: %s", strerror(error));
-    }
-    return taken;
-}
-
-/* --- for the driver ------------------------------------------------------------------------------------------------ */
-
-static void limit(zkl_tls_link *link)
-{
-    if (link->fd < 0 || zkl_clock() < link->deadline) {
-        return;
-    }
-    double seconds = (double)link->step / 1e9;
-    if (link->state == ZKL_TLS_LINK_CONNECTING) {
-        fail(link, ZKL_DISCONNECTED, "'%s' does not answer: no TCP connection within %.3g s", server_text(link),
-             seconds);
-    } else {
-        fail(link, ZKL_TLS_FAILED,
-             "'%s' did not finish the TLS handshake within %.3g s; use the server's secureClientPort, and see its log",
-             server_text(link), seconds);
-    }
+    fail(link, ZKL_TLS_FAILED,
+         "'%s' did not finish the TLS handshake in time; use the server's secureClientPort, and see its log",
+         server_text(link));
+    return true;
 }
 
 void zkl_tls_link_flush(zkl_tls_link *link)
@@ -583,21 +471,6 @@ void zkl_tls_link_flush(zkl_tls_link *link)
     }
 }
 
-/* Takes over a new socket of the C client, if there is one. */
-static void follow_client(zkl_tls_link *link, int fd)
-{
-    if (fd >= 0 && !is_fresh(fd)) {
-        return;
-    }
-    if (link->state != ZKL_TLS_LINK_NONE) {
-        end_connection(link);
-    }
-    if (fd >= 0) {
-        enter(link, ZKL_TLS_LINK_CONNECTING);
-        take_over(link, fd);
-    }
-}
-
 void zkl_tls_link_flush_rest(zkl_tls_link *link)
 {
     if (!link->flushed || zkl_clock() - link->flushed_at > FLUSHED_FOR) {
@@ -605,25 +478,11 @@ void zkl_tls_link_flush_rest(zkl_tls_link *link)
     }
 }
 
-void zkl_tls_link_prepare(zkl_tls_link *link, zkl_poll *wanted, bool connected, bool may_block)
+void zkl_tls_link_prepare(zkl_tls_link *link)
 {
     link->left = TURN;
-    if (!connected) {
-        follow_client(link, wanted->fd);
-    }
-    if (may_block && link->state == ZKL_TLS_LINK_CONNECTING && link->fd < 0) {
-        if (zkl_clock() >= link->not_before) {
-            start_connect(link);
-        } else {
-            wanted->wake_at = link->not_before < wanted->wake_at ? link->not_before : wanted->wake_at;
-            return;
-        }
-    }
     if (link->state == ZKL_TLS_LINK_OPEN && link->down.length > 0) {
         move_down(link); /* the C client may have read meanwhile */
-    }
-    if (link->deadline < wanted->wake_at) {
-        wanted->wake_at = link->deadline;
     }
 }
 
@@ -636,9 +495,7 @@ bool zkl_tls_link_process(zkl_tls_link *link, short revents)
 {
     zkl_tls_link_state was = link->state;
     link->left = TURN;
-    if (revents != 0 && link->state == ZKL_TLS_LINK_CONNECTING) {
-        finish_connect(link);
-    } else if (revents != 0 && link->state == ZKL_TLS_LINK_HANDSHAKING) {
+    if (revents != 0 && link->state == ZKL_TLS_LINK_HANDSHAKING) {
         shake_hands(link);
     }
     bool moved = false;
@@ -651,7 +508,6 @@ bool zkl_tls_link_process(zkl_tls_link *link, short revents)
         }
     }
     link->flushed = false;
-    limit(link);
     return moved;
 }
 
@@ -717,37 +573,8 @@ const char *zkl_tls_link_problem(const zkl_tls_link *link, zkl_code *code)
 
 /* --- the object ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the port of a new listener on loopback, or 0. Its connections are not accepted. */
-static int open_listener(int *fd)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof address;
-    *fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    bool listening = *fd >= 0 && bind(*fd, (const struct sockaddr *)&address, size) == 0 && listen(*fd, BACKLOG) == 0 &&
-                     getsockname(*fd, (struct sockaddr *)&address, &size) == 0;
-    return listening ? ntohs(address.sin_port) : 0;
-}
-
-/* Writes link->addresses. */
-static bool make_addresses(zkl_tls_link *link, const char *servers, int port)
-{
-    const char *chroot = servers + strcspn(servers, "/");
-    int32_t count = link->servers.count < MOST_ADDRESSES ? link->servers.count : MOST_ADDRESSES;
-    char address[sizeof "127.0.0.1:65535,"];
-    size_t length = (size_t)snprintf(address, sizeof address, "127.0.0.1:%d,", port);
-    link->addresses = zkl_alloc((size_t)count * length + strlen(chroot) + 1);
-    if (link->addresses == NULL) {
-        return false;
-    }
-    for (int32_t i = 0; i < count; i++) {
-        memcpy(link->addresses + (size_t)i * length, address, length);
-    }
-    memcpy(link->addresses + (size_t)count * length - 1, chroot, strlen(chroot) + 1);
-    return true;
-}
-
-zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, const char *servers, int32_t session_timeout_ms,
-                               zkl_tls_log_fn log, void *log_context, char *message, zkl_code *code, bool *first)
+zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, zkl_tls_log_fn log, void *log_context, char *message,
+                               zkl_code *code, bool *first)
 {
     *code = ZKL_UNSUPPORTED;
     const zkl_tls_library *tls = zkl_tls_library_load(message, ZKL_MESSAGE_SIZE, first);
@@ -761,15 +588,11 @@ zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, const char *serve
         return NULL;
     }
     link->settings.library = tls;
-    link->listener = link->end = link->fd = -1;
-    link->deadline = ZKL_NEVER;
-    int64_t third = (int64_t)session_timeout_ms * (ZKL_SECOND / 1000) / 3;
-    link->step = third < LONGEST_STEP ? third : LONGEST_STEP;
+    link->end = link->fd = -1;
     link->log = log;
     link->log_context = log_context;
     link->method = shared_method(tls);
-    if (link->method == NULL || !zkl_tls_settings_init(&link->settings, tls, options) ||
-        !zkl_server_list_init(&link->servers, servers)) {
+    if (link->method == NULL || !zkl_tls_settings_init(&link->settings, tls, options)) {
         goto fail;
     }
     zkl_ssl_context *trial = zkl_tls_context_open(&link->settings, message, ZKL_MESSAGE_SIZE);
@@ -778,14 +601,7 @@ zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, const char *serve
         goto fail;
     }
     tls->SSL_CTX_free(trial);
-    int port = open_listener(&link->listener);
-    if (port == 0) {
-        snprintf(message, ZKL_MESSAGE_SIZE, "cannot listen on 127.0.0.1, which TLS needs: %s", strerror(errno));
-        goto fail;
-    }
-    if (make_addresses(link, servers, port)) {
-        return link;
-    }
+    return link;
 fail:
     zkl_tls_link_free(link);
     return NULL;
@@ -797,15 +613,7 @@ void zkl_tls_link_free(zkl_tls_link *link)
         return;
     }
     drop(link);
-    zkl_server_list_free(&link->servers);
     zkl_tls_settings_free(&link->settings);
-    close_fd(&link->listener);
-    zkl_free(link->addresses);
     explicit_bzero(link, sizeof *link); /* its buffers had the bytes that went through it */
     zkl_free(link);
-}
-
-const char *zkl_tls_link_addresses(const zkl_tls_link *link)
-{
-    return link->addresses;
 }

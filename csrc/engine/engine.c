@@ -12,6 +12,7 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     const zkl_session_config session_config = {
         .servers = config->servers,
         .addresses = config->addresses,
+        .tls = config->tls,
         .session_timeout_ms = config->session_timeout_ms,
         .lease = config->lease,
         .auths = config->auths,
@@ -27,6 +28,9 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
         .sent = host->sent,
         .closing = host->closing,
         .closed = host->closed,
+        .reach = host->reach,
+        .reached = host->reached,
+        .answered = host->answered,
         .problem = host->problem,
     };
     zkl_operations_init(&engine->operations, &engine->session);

@@ -40,7 +40,10 @@ typedef struct {
     void (*sent)(void *context);                           /* NULL: not wanted */
     void (*closing)(void *context);                        /* NULL: not wanted */
     void (*closed)(void *context);                         /* NULL: not wanted */
-    const char *(*problem)(void *context, zkl_code *code); /* NULL: the driver ends no connection of the C client */
+    bool (*reach)(void *context, int64_t *wake_at);        /* NULL: the C client connects to `servers` by itself */
+    void (*reached)(void *context, int fd);                /* with `reach` */
+    void (*answered)(void *context);                       /* with `reach` */
+    const char *(*problem)(void *context, zkl_code *code); /* with `reach` */
     zkl_hold_over_fn hold_over;                            /* NULL: the driver does not change the end of a grant */
 } zkl_host;
 
@@ -48,6 +51,7 @@ typedef struct {
 typedef struct {
     const char *servers;
     const char *addresses; /* NULL: the C client connects to `servers` */
+    bool tls;
     int32_t session_timeout_ms;
     bool lease;
     const zkl_auth *auths;

@@ -79,6 +79,7 @@ bool zkl_session_init(zkl_session *session, const zkl_session_config *config, co
     session->addresses = zkl_copy(addresses, strlen(addresses));
     session->chroot_length = (int32_t)(strlen(config->servers) - strcspn(config->servers, "/"));
     session->asked_timeout_ms = config->session_timeout_ms;
+    session->tls = config->tls;
     session->zookeeper_log = config->zookeeper_log;
     session->backing_off_until = ZKL_NEVER;
     session->state = ZKL_STATE_CONNECTING;
@@ -109,37 +110,6 @@ void zkl_session_listen(zkl_session *session, const zkl_session_listener *calls,
     }
     assert(last < session->listeners + ZKL_MOST_LISTENERS);
     *last = (zkl_listening){calls, owner};
-}
-
-/* --- the next server ---------------------------------------------------------------------------------------------- */
-
-/*
- * After a failed connection the C client goes two addresses further: handle_error and zoo_cycle_next_server take one
- * each. So with an even number of addresses it tries only every other one, and of the two of "localhost" always the
- * same one. It pauses only where it comes upon the last address. Therefore we move it one address further after some
- * failures in a row, and pause as it does at the end of the list.
- *
- * The elements of misses_allowed apply in turns. With these numbers every one of up to 34 addresses is tried. Up to the
- * first such move a majority of three or five servers is found as fast as the C client finds it alone. A new handle
- * goes through the list once, one by one, so it begins with the last element.
- */
-static const int8_t misses_allowed[] = {3, 5, 8};
-
-#define FIRST_MISS_LIMIT_INDEX 2
-
-static void expect_misses(zkl_session *session, int8_t miss_limit_index)
-{
-    session->misses = 0;
-    session->miss_limit_index = miss_limit_index;
-}
-
-static void note_miss(zkl_session *session)
-{
-    if (++session->misses >= misses_allowed[session->miss_limit_index]) {
-        zoo_cycle_next_server(session->handle);
-        session->connect_at = session->now + zoo_recv_timeout(session->handle) / 60 * (ZKL_SECOND / 1000);
-        expect_misses(session, (int8_t)((session->miss_limit_index + 1) % (int)sizeof(misses_allowed)));
-    }
 }
 
 /* --- state --------------------------------------------------------------------------------------------------------- */
@@ -269,7 +239,9 @@ static void on_connected(zkl_session *session, bool read_only)
                   session->hosts);
         return;
     }
-    expect_misses(session, 0);
+    if (session->host.answered != NULL) {
+        session->host.answered(session->host.context);
+    }
     session->renewed_at = 0;
     int64_t session_id = zoo_client_id(session->handle)->client_id;
     bool fresh = session_id != session->session_id;
@@ -387,8 +359,6 @@ static bool open_handle(zkl_session *session)
     enter(session, ZKL_SESSION_CONNECTING);
     /* Addresses are looked up for each new connection. By default every turn of a connected client would look them up too. */
     zoo_set_servers_resolution_delay(session->handle, -1);
-    expect_misses(session, FIRST_MISS_LIMIT_INDEX);
-    session->connect_at = session->now;
     for (int32_t i = 0; i < session->auth_count; i++) {
         const zkl_auth *auth = &session->auths[i];
         int rc = zoo_add_auth(session->handle, auth->scheme, auth->credential, auth->credential_length, NULL, NULL);
@@ -406,7 +376,6 @@ static void note_problem(zkl_session *session, int rc, int error)
     if (rc >= 0 || rc == ZNOTHING || !is_away(session)) {
         return;
     }
-    note_miss(session);
     zkl_code code = ZKL_DISCONNECTED;
     const char *problem = session->host.problem != NULL ? session->host.problem(session->host.context, &code) : NULL;
     if (problem != NULL) {
@@ -417,9 +386,8 @@ static void note_problem(zkl_session *session, int rc, int error)
         set_state(session, session->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", session->hosts,
                   strerror(error));
     } else if (error == EHOSTDOWN) {
-        bool plain = strcmp(session->addresses, session->servers) == 0;
         set_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection%s", session->hosts,
-                  plain && session->session_id == 0 ? "; if this is a port for TLS, see the option tls" : "");
+                  !session->tls && session->session_id == 0 ? "; if this is a port for TLS, see the option tls" : "");
     }
 }
 
@@ -508,13 +476,44 @@ static void ask_interest(zkl_session *session, zkl_poll *poll)
     }
     poll->fd = fd;
     if (fd >= 0) {
+        bool nowhere =
+            session->host.reach != NULL && !session->reached && zoo_state(session->handle) == ZOO_CONNECTING_STATE;
         bool ignored = session->disconnect == ZKL_DISCONNECT_LEFTOVERS && ZKL_BROKEN(ZKL_BREAK_LEFTOVERS);
-        poll->must_disconnect = session->disconnect != ZKL_DISCONNECT_NONE && !ignored;
+        poll->must_disconnect = (session->disconnect != ZKL_DISCONNECT_NONE && !ignored) || nowhere;
         session->disconnect = ZKL_DISCONNECT_NONE;
     }
     poll->events =
         (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
     poll->wake_at = session->now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
+}
+
+/* Returns whether the C client has a socket, as far as it says. */
+static bool has_socket(const zkl_session *session)
+{
+    int state = zoo_state(session->handle);
+    return state == ZOO_CONNECTING_STATE || state == ZOO_ASSOCIATING_STATE || state == ZOO_CONNECTED_STATE ||
+           state == ZOO_READONLY_STATE;
+}
+
+/* Lets the C client begin to connect once the driver has reached a server. */
+static void connect_if_reached(zkl_session *session, zkl_poll *poll)
+{
+    session->reached = session->host.reach(session->host.context, &poll->wake_at);
+    if (!session->reached) {
+        zkl_code code = ZKL_DISCONNECTED;
+        const char *problem = session->host.problem(session->host.context, &code);
+        if (problem != NULL && is_away(session)) {
+            set_state(session, session->state, code, "%s", problem);
+        }
+        return;
+    }
+    ask_interest(session, poll);
+    if (poll->fd < 0 && session->life != ZKL_SESSION_OVER) {
+        ask_interest(session, poll); /* at the end of its list the C client pauses once */
+    }
+    if (poll->fd >= 0) {
+        session->host.reached(session->host.context, poll->fd);
+    }
 }
 
 /* --- turns --------------------------------------------------------------------------------------------------------- */
@@ -570,8 +569,8 @@ void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
         open_handle(session);
     }
     zkl_session_notice_loss(session);
-    if (session->handle != NULL && session->now < session->connect_at) {
-        poll->wake_at = session->connect_at;
+    if (session->handle != NULL && session->host.reach != NULL && !has_socket(session)) {
+        connect_if_reached(session, poll);
     } else if (session->handle != NULL) {
         ask_interest(session, poll);
     } else if (wanted) {

@@ -88,6 +88,7 @@ typedef struct {
 typedef struct {
     const char *servers;   /* "h1:2181,h2:2181/chroot" */
     const char *addresses; /* what the C client connects to in place of them, with the same chroot; NULL: `servers` */
+    bool tls;              /* the driver speaks TLS with the servers */
     int32_t session_timeout_ms; /* requested; the server decides */
     bool lease;                 /* false: a grant needs no lease, and lasts until the end of the session is known */
     const zkl_auth *auths;
@@ -114,7 +115,19 @@ typedef struct {
     /* Before and after zookeeper_close. NULL: not wanted. */
     void (*closing)(void *context);
     void (*closed)(void *context);
-    /* Returns why the driver has ended the C client's connection, and the code for it; NULL if it has not. NULL: it never does. */
+    /*
+     * The C client has no connection, and wants one. Returns whether it may begin to connect now: to config.addresses, where only the
+     * driver is. Otherwise lowers *wake_at to the instant to ask again. NULL: the C client connects to the servers by itself.
+     */
+    bool (*reach)(void *context, int64_t *wake_at);
+    /* The C client has begun to connect: the driver puts a socket that is connected to a server in the place of `fd`. With `reach`. */
+    void (*reached)(void *context, int fd);
+    /* A ZooKeeper server has answered the handshake on that connection. With `reach`. */
+    void (*answered)(void *context);
+    /*
+     * Returns why no server is reached, or why the driver has ended the C client's connection, and the code for it; NULL if neither is
+     * known. NULL: the driver does nothing of the kind.
+     */
     const char *(*problem)(void *context, zkl_code *code);
 } zkl_session_host;
 
@@ -177,6 +190,7 @@ struct zkl_session {
     int32_t auth_count;
     int32_t chroot_length; /* in bytes; the C client puts the chroot before each path that it sends */
     int32_t asked_timeout_ms;
+    bool tls;
     log_callback_fn zookeeper_log;
 
     int64_t now; /* as of the driver's latest call */
@@ -197,10 +211,8 @@ struct zkl_session {
     int64_t lost_at;      /* The connection was lost at this instant. */
     int64_t renewed_at;   /* A living session was ended at this instant for a new one, which is awaited. 0: none is. */
     int64_t handshake_at; /* The handshake of the present connection was sent at this instant or later. */
-    int64_t connect_at;   /* no connection is opened before this instant */
-    int8_t misses;        /* failed connections in a row, since the C client was moved one address further */
-    int8_t miss_limit_index; /* index of the element of misses_allowed that applies */
-    int32_t least_ms;        /* the shortest timeout that this session has negotiated */
+    int32_t least_ms;     /* the shortest timeout that this session has negotiated */
+    bool reached;         /* The C client's socket is connected to a server. Only with host.reach. */
 
     /* The requests of zkl_try_later are tried again at this instant. ZKL_NEVER: there are none. */
     int64_t backing_off_until;

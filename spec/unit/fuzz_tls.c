@@ -116,7 +116,7 @@ static void check(flow *of, const char *bytes, size_t count, const char *propert
 static void client_connects(void)
 {
     peer_close_client();
-    peer_connect_client(fuzzed);
+    peer_connect_client();
     up = down = (flow){0};
     accepted = peer.accepted;
 }
@@ -243,11 +243,11 @@ static int unread(int fd)
     return fd >= 0 && ioctl(fd, FIONREAD, &count) == 0 ? count : 0;
 }
 
-/* A turn of the driver. `connected` as in zkl_tls_link_prepare. */
-static void turn(bool connected)
+/* A turn of the driver. */
+static void turn(void)
 {
-    zkl_poll wanted = {.fd = peer.client, .wake_at = now + MILLISECOND};
-    zkl_tls_link_prepare(fuzzed, &wanted, connected, true);
+    peer_drive(fuzzed);
+    zkl_tls_link_prepare(fuzzed);
     zkl_tls_link_flush_rest(fuzzed);
     struct pollfd polled = zkl_tls_link_poll(fuzzed);
     poll(&polled, 1, 0);
@@ -331,7 +331,7 @@ static void act(input *in)
         now += take(in) * 20 * MILLISECOND;
         break;
     default:
-        turn(action % 32 < 16);
+        turn();
         server_turn();
         break;
     }
@@ -347,7 +347,7 @@ static void finish(void)
     bool sent = false;
     for (int turns = 0; up.read == 0 || down.read < up.read; turns++) {
         peer_must(turns < LAST_TURNS, "a connection is made when the server tells the truth again");
-        turn(false);
+        turn();
         server_turn();
         zkl_code code;
         if (zkl_tls_link_problem(fuzzed, &code) !=
@@ -394,28 +394,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     begun = 0;
     int descriptor = free_descriptor();
     uint8_t options = take(&in);
-    char servers[64], message[ZKL_MESSAGE_SIZE];
+    char message[ZKL_MESSAGE_SIZE];
     zkl_code code;
     bool first;
-    snprintf(servers, sizeof servers, "127.0.0.1:%d/app", peer_listen("server", NULL));
+    int port = peer_listen("server", NULL);
     peer.secret = SECRET;
     if (options % 2 == 1) {
         tls->SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
     }
     const zkl_tls_options how = {.ca_file = peer_file("server"), .verify = true};
-    fuzzed = zkl_tls_link_new(&how, servers, SESSION_TIMEOUT_MS, log_line, NULL, message, &code, &first);
+    fuzzed = zkl_tls_link_new(&how, log_line, NULL, message, &code, &first);
     peer_must(fuzzed != NULL, message);
+    peer_must(peer_connector("127.0.0.1", port, SESSION_TIMEOUT_MS, log_line, NULL), "a connector");
     client_connects();
     for (int turns = options % 4 < 2 ? 0 : 8; turns > 0; turns--) { /* half of the programs begin with a connection */
-        turn(false);
+        turn();
         server_turn();
     }
     for (int actions = 0; in.left > 0 && actions < MOST_ACTIONS; actions++) {
         act(&in);
     }
     finish();
-    peer_end();
     zkl_tls_link_free(fuzzed);
+    peer_end();
     peer_must(zkl_memory_in_use() == 0, "all memory is given back");
     peer_must(free_descriptor() == descriptor, "all descriptors are closed");
     return 0;

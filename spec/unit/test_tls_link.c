@@ -37,12 +37,8 @@ static zkl_tls_link *link_under_test;
 static char logged[ZKL_MESSAGE_SIZE];
 static int lines;
 
-/* The link's clock. It stands still but for turns, for waits in zkl_tls_link_closed, and for names that take long to resolve. */
+/* The link's clock. It stands still but for turns and waits in zkl_tls_link_closed. */
 static int64_t now = ZKL_SECOND;
-
-/* How long the next call of getaddrinfo takes, and how many there were. */
-static int64_t resolving_takes;
-static int resolved;
 
 #define REPLACEMENT __attribute__((visibility("default")))
 
@@ -63,9 +59,6 @@ REPLACEMENT int getaddrinfo(const char *restrict node, const char *restrict serv
     int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
     void *address = dlsym(RTLD_NEXT, "getaddrinfo");
     memcpy(&next, &address, sizeof next);
-    now += resolving_takes;
-    resolving_takes = 0;
-    resolved++;
     return next(strcmp(node, "zk.example.") == 0 ? "127.0.0.1" : node, service, hints, result);
 }
 
@@ -137,15 +130,13 @@ static bool try_open_link(settings with, char *message)
     peer.secret = SECRET;
     const zkl_tls_options options = {
         .ca_file = peer_file(certificate), .verify = true, .server_name = with.server_name, .ciphers = with.ciphers};
-    char servers[64];
     zkl_code code;
     bool first;
-    snprintf(servers, sizeof servers, "%s:%d/app", with.host != NULL ? with.host : "127.0.0.1", port);
-    link_under_test =
-        zkl_tls_link_new(&options, servers, with.session_timeout_ms != 0 ? with.session_timeout_ms : SESSION_TIMEOUT_MS,
-                         log_line, &lines, message, &code, &first);
+    link_under_test = zkl_tls_link_new(&options, log_line, &lines, message, &code, &first);
+    int32_t timeout = with.session_timeout_ms != 0 ? with.session_timeout_ms : SESSION_TIMEOUT_MS;
     if (link_under_test != NULL) {
-        peer_connect_client(link_under_test);
+        assert_true(peer_connector(with.host != NULL ? with.host : "127.0.0.1", port, timeout, log_line, &lines));
+        peer_connect_client();
     }
     return link_under_test != NULL;
 }
@@ -168,8 +159,8 @@ static int end_test(void **state)
 {
     (void)state;
     if (link_under_test != NULL) {
-        peer_end();
         zkl_tls_link_free(link_under_test);
+        peer_end();
         link_under_test = NULL;
     }
     return 0;
@@ -181,11 +172,11 @@ static void close_link(void)
     assert_int_equal(0, zkl_memory_in_use());
 }
 
-/* One turn of the driver, and of the server. `connected` as in zkl_tls_link_prepare. */
-static void turn(bool connected)
+/* One turn of the driver, and of the server. */
+static void turn(void)
 {
-    zkl_poll wanted = {.fd = peer.client, .wake_at = zkl_clock() + ZKL_SECOND / 100};
-    zkl_tls_link_prepare(link_under_test, &wanted, connected, true);
+    peer_drive(link_under_test);
+    zkl_tls_link_prepare(link_under_test);
     zkl_tls_link_flush_rest(link_under_test);
     struct pollfd polled = zkl_tls_link_poll(link_under_test);
     if (polled.fd >= 0) {
@@ -208,7 +199,7 @@ static void assert_breaks(zkl_code expected, const char *text)
     zkl_code code = ZKL_OK;
     const char *problem = NULL;
     for (int64_t until = zkl_clock() + GIVE_UP_AFTER; problem == NULL && zkl_clock() < until;) {
-        turn(false);
+        turn();
         problem = zkl_tls_link_problem(link_under_test, &code);
     }
     if (problem == NULL || strstr(problem, text) == NULL) {
@@ -224,10 +215,12 @@ static void pass_up(void)
 {
     char bytes[64];
     size_t have = 0;
-    turn(false); /* the pair takes the place of the socket */
+    do {
+        turn();
+    } while (!peer.replaced);
     assert_int_equal(strlen(SECRET), send(peer.client, SECRET, strlen(SECRET), MSG_NOSIGNAL));
     for (int64_t until = zkl_clock() + GIVE_UP_AFTER; have < strlen(SECRET) && zkl_clock() < until;) {
-        turn(false);
+        turn();
         int count = peer.ssl != NULL ? tls->SSL_read(peer.ssl, bytes + have, (int)(sizeof bytes - have)) : 0;
         have += count > 0 ? (size_t)count : 0;
     }
@@ -246,7 +239,7 @@ static size_t pass_down(size_t size)
     }
     assert_int_equal(size, tls->SSL_write(peer.ssl, bytes, (int)size));
     for (int64_t until = zkl_clock() + GIVE_UP_AFTER; have < size && !is_broken() && zkl_clock() < until;) {
-        turn(true);
+        turn();
         ssize_t received;
         while ((received = recv(peer.client, buffer, sizeof buffer, MSG_DONTWAIT)) > 0) {
             assert_memory_equal(bytes + have, buffer, (size_t)received);
@@ -270,7 +263,6 @@ static void passes_bytes_in_both_directions(void **state)
 {
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
-    assert_non_null(strstr(zkl_tls_link_addresses(link_under_test), "/app"));
     pass_up();
     assert_int_equal(1000000, pass_down(1000000)); /* more than the socket pair takes */
     pass_up();
@@ -321,8 +313,8 @@ static void breaks_where_the_handshake_is_cut(void **state)
         assert_breaks(ZKL_TLS_FAILED, "closed the connection during the TLS handshake");
         assert_client_sees_the_end();
         peer_close_client();
-        peer_connect_client(link_under_test);
-        turn(false);
+        peer_connect_client();
+        turn();
     }
     peer.until_cut = PEER_NO_LIMIT;
     pass_up();
@@ -334,8 +326,8 @@ static void breaks_at_anything_else_than_a_handshake(void **state)
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     peer.stalled = true;
-    while (peer.ssl == NULL) {
-        turn(false);
+    while (peer.ssl == NULL || !peer.replaced) {
+        turn();
     }
     static const char plain[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
     assert_int_equal(sizeof plain, send(peer.socket, plain, sizeof plain, 0));
@@ -348,7 +340,7 @@ static void breaks_when_the_server_says_nothing(void **state)
     (void)state;
     open_link(IMPATIENT_MS);
     peer.stalled = true;
-    assert_breaks(ZKL_TLS_FAILED, "did not finish the TLS handshake within 0.1 s");
+    assert_breaks(ZKL_TLS_FAILED, "did not finish the TLS handshake in time");
     close_link();
 }
 
@@ -373,7 +365,7 @@ static void ends_the_connection_with_the_socket_of_the_c_client(void **state)
     pass_up();
     peer_close_client();
     for (int64_t until = zkl_clock() + GIVE_UP_AFTER; !peer.ended && zkl_clock() < until;) {
-        turn(true);
+        turn();
     }
     assert_true(peer.ended);
     assert_false(is_broken());
@@ -390,9 +382,9 @@ static void verifies_the_server_anew_at_each_connection(void **state)
         assert_int_equal(0, peer_tls.SSL_session_reused(peer.ssl));
         assert_int_equal(100, pass_down(100)); /* and with it the server's ticket */
         peer_close_client();
-        peer_connect_client(link_under_test);
+        peer_connect_client();
         for (int64_t until = zkl_clock() + GIVE_UP_AFTER; !peer.ended && zkl_clock() < until;) {
-            turn(false);
+            turn();
         }
         peer_end_connection();
         peer.ended = false;
@@ -458,8 +450,8 @@ static void is_not_kept_busy_by_a_server_that_proves_nothing(void **state)
     }
     open_link(IMPATIENT_MS);
     peer.stalled = true;
-    while (peer.ssl == NULL) {
-        turn(false);
+    while (peer.ssl == NULL || !peer.replaced) {
+        turn();
     }
     size_t next = 0;
     int before = flood(records, sizeof records, &next);
@@ -470,9 +462,9 @@ static void is_not_kept_busy_by_a_server_that_proves_nothing(void **state)
     assert_in_range(before - after, 1, MOST_AT_A_TIME);
     while (!is_broken()) {
         flood(records, sizeof records, &next);
-        turn(false);
+        turn();
     }
-    assert_breaks(ZKL_TLS_FAILED, "did not finish the TLS handshake within 0.1 s");
+    assert_breaks(ZKL_TLS_FAILED, "did not finish the TLS handshake in time");
     close_link();
 }
 
@@ -533,67 +525,13 @@ static void refuses_a_file_that_is_none(void **state)
     zkl_code code;
     bool first;
     const zkl_tls_options pipe = {.ca_file = peer_file("pipe"), .verify = true};
-    assert_null(zkl_tls_link_new(&pipe, "a:1", 1000, log_line, &lines, message, &code, &first));
+    assert_null(zkl_tls_link_new(&pipe, log_line, &lines, message, &code, &first));
     assert_non_null(strstr(message, "of the option tls.ca_file is no regular file"));
     const zkl_tls_options no_path = {.ca_path = peer_file("server"), .verify = true};
-    assert_null(zkl_tls_link_new(&no_path, "a:1", 1000, log_line, &lines, message, &code, &first));
+    assert_null(zkl_tls_link_new(&no_path, log_line, &lines, message, &code, &first));
     assert_non_null(strstr(message, "of the option tls.ca_path is no directory"));
     assert_int_equal(ZKL_TLS_FAILED, code);
     peer_end();
-}
-
-static void counts_the_time_to_connect_from_the_name_on(void **state)
-{
-    (void)state;
-    open_link(IMPATIENT_MS);
-    resolving_takes = IMPATIENT_MS * (ZKL_SECOND / 1000) / 3 * 9 / 10;
-    zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
-    zkl_tls_link_prepare(link_under_test, &wanted, false, true);
-    assert_int_equal(zkl_clock() + IMPATIENT_MS * (ZKL_SECOND / 1000) / 3, wanted.wake_at);
-    close_link();
-}
-
-/* Else it would never connect: each try would spend its time on the name. */
-static void uses_a_name_that_took_too_long_at_the_next_try(void **state)
-{
-    (void)state;
-    open_link(IMPATIENT_MS);
-    resolved = 0;
-    resolving_takes = IMPATIENT_MS * (ZKL_SECOND / 1000) / 3;
-    assert_breaks(ZKL_DISCONNECTED, "took longer than 0.1 s to resolve");
-    peer_close_client();
-    peer_connect_client(link_under_test);
-    pass_up();
-    assert_int_equal(1, resolved);
-    close_link();
-}
-
-/* The I/O thread may wait for a name, and callers may not. */
-static void connects_in_the_turns_of_the_io_thread_only(void **state)
-{
-    (void)state;
-    open_link(SESSION_TIMEOUT_MS);
-    zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
-    resolved = 0;
-    zkl_tls_link_prepare(link_under_test, &wanted, false, false);
-    assert_int_equal(-1, zkl_tls_link_poll(link_under_test).fd);
-    assert_int_equal(0, resolved);
-    pass_up();
-    assert_int_equal(1, resolved);
-    close_link();
-}
-
-/* The engine ends such a connection because its first bytes would belong to the one before. */
-static void keeps_a_socket_shut_down_that_was_in_a_callers_turn(void **state)
-{
-    (void)state;
-    open_link(SESSION_TIMEOUT_MS);
-    zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
-    zkl_tls_link_prepare(link_under_test, &wanted, false, false);
-    assert_int_equal(0, shutdown(peer.client, SHUT_RDWR));
-    turn(false);
-    assert_client_sees_the_end();
-    close_link();
 }
 
 static void logs_where_it_is_connected_and_each_new_problem_once(void **state)
@@ -607,40 +545,13 @@ static void logs_where_it_is_connected_and_each_new_problem_once(void **state)
     for (int i = 0; i < 3; i++) {
         peer.until_cut = 1;
         peer_close_client();
-        peer_connect_client(link_under_test);
-        turn(false);
+        peer_connect_client();
+        turn();
         peer_end_connection();
         assert_breaks(ZKL_TLS_FAILED, "closed the connection during the TLS handshake");
     }
     assert_int_equal(2, lines);
     assert_non_null(strstr(logged, "closed the connection during the TLS handshake"));
-    close_link();
-}
-
-/* Else a fleet whose certificates have expired would ask for handshakes without end. */
-static void pauses_longer_and_longer_if_tls_fails(void **state)
-{
-    (void)state;
-    open_link_with((settings){.certificate = "named", .host = "localhost", .session_timeout_ms = 6000});
-    const int64_t pauses[] = {0,   100,  200, 400,
-                              800, 1000, 1000}; /* ms: from a sixtieth of the session timeout to a sixth */
-    int64_t previous = 0, failed_by = 0;
-    for (size_t i = 0; i < sizeof pauses / sizeof *pauses; i++) {
-        zkl_poll wanted = {.fd = peer.client, .wake_at = ZKL_NEVER};
-        int64_t pause = pauses[i] * (ZKL_SECOND / 1000);
-        zkl_tls_link_prepare(link_under_test, &wanted, false, true);
-        if (pause > 0) {
-            assert_int_equal(-1, zkl_tls_link_poll(link_under_test).fd);
-            assert_true(wanted.wake_at >= previous + pause); /* the latest try began after the pause before it */
-            assert_true(wanted.wake_at <= failed_by + pause);
-            previous = wanted.wake_at;
-        }
-        assert_breaks(ZKL_TLS_FAILED, "hostname mismatch");
-        failed_by = zkl_clock();
-        peer_end_connection();
-        peer_close_client();
-        peer_connect_client(link_under_test);
-    }
     close_link();
 }
 
@@ -773,7 +684,7 @@ static void sends_the_last_request_while_the_server_renegotiates(void **state)
     assert_int_equal(1, peer_tls.SSL_renegotiate(peer.ssl));
     assert_int_equal(4, tls->SSL_write(peer.ssl, "data", 4)); /* after the server's wish for a handshake */
     peer_move();
-    turn(true); /* the link begins the handshake */
+    turn(); /* the link begins the handshake */
     assert_int_equal(4, tls->SSL_write(peer.ssl, "data", 4));
     peer_move();
     assert_in_range(say_goodbye(listen_and_end), 0, 1499);
@@ -803,12 +714,7 @@ int main(void)
         cmocka_unit_test_teardown(never_goes_without_encryption_or_certificate, end_test),
         cmocka_unit_test_teardown(verifies_a_full_name_without_its_last_dot, end_test),
         cmocka_unit_test_teardown(refuses_a_file_that_is_none, end_test),
-        cmocka_unit_test_teardown(counts_the_time_to_connect_from_the_name_on, end_test),
-        cmocka_unit_test_teardown(uses_a_name_that_took_too_long_at_the_next_try, end_test),
-        cmocka_unit_test_teardown(connects_in_the_turns_of_the_io_thread_only, end_test),
-        cmocka_unit_test_teardown(keeps_a_socket_shut_down_that_was_in_a_callers_turn, end_test),
         cmocka_unit_test_teardown(logs_where_it_is_connected_and_each_new_problem_once, end_test),
-        cmocka_unit_test_teardown(pauses_longer_and_longer_if_tls_fails, end_test),
         cmocka_unit_test_teardown(waits_for_the_end_after_the_last_request, end_test),
         cmocka_unit_test_teardown(sends_the_last_request_and_waits_no_longer_than_the_server_needs, end_test),
         cmocka_unit_test_teardown(ends_at_once_if_there_is_no_last_request, end_test),

@@ -115,10 +115,33 @@ int peer_listen(const char *name, const char *ciphers)
     return ntohs(address.sin_port);
 }
 
-void peer_connect_client(const zkl_tls_link *link)
+bool peer_connector(const char *host, int port, int32_t session_timeout_ms, zkl_connector_log_fn log, void *log_context)
 {
-    const char *port = strchr(zkl_tls_link_addresses(link), ':') + 1;
+    char servers[64], message[ZKL_MESSAGE_SIZE];
+    snprintf(servers, sizeof servers, "%s:%d/app", host, port);
+    peer.connector = zkl_connector_new(servers, session_timeout_ms, 1, log, log_context, message);
+    return peer.connector != NULL;
+}
+
+void peer_connect_client(void)
+{
+    const char *port = strchr(zkl_connector_addresses(peer.connector), ':') + 1;
     peer.client = open_socket((int)strtol(port, NULL, 10));
+    peer.replaced = false;
+}
+
+void peer_drive(zkl_tls_link *link)
+{
+    int64_t wake_at = ZKL_NEVER;
+    if (peer.client >= 0 && !peer.replaced) {
+        zkl_tls_link_end(link);
+        peer.replaced = zkl_connector_reach(peer.connector, &wake_at);
+        if (peer.replaced) {
+            zkl_tls_link_begin(link, peer.connector, peer.client);
+        }
+    } else if (zkl_connector_overdue(peer.connector, &wake_at)) {
+        zkl_tls_link_late(link);
+    }
 }
 
 void peer_close_client(void)
@@ -143,6 +166,7 @@ void peer_end(void)
 {
     peer_end_connection();
     peer_close_client();
+    zkl_connector_free(peer.connector);
     close(peer.listener);
     tls->SSL_CTX_free(peer.context);
 }

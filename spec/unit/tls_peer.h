@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/connector.h"
 #include "client/tls_link.h"
 
 #define PEER_NO_LIMIT SIZE_MAX
@@ -45,6 +46,8 @@ typedef struct {
     bool seen;           /* `secret` was on the wire */
     bool ended;          /* the client has ended the TCP connection */
     int accepted;        /* how many connections there were */
+    bool replaced;       /* a new connection has begun with `client`, whose place the link's socket pair has taken */
+    zkl_connector *connector;
     const char *secret;
     char wire[4096];
     size_t wire_length;
@@ -65,8 +68,13 @@ void peer_remove_files(void);
 
 /* Begins to listen with the certificate <name>.pem; returns the port. `ciphers`: NULL for OpenSSL's own. */
 int peer_listen(const char *name, const char *ciphers);
-/* Makes the C client's socket, as the C client would: connected to the first of the link's addresses. */
-void peer_connect_client(const zkl_tls_link *link);
+/* Makes the connector for this host, where the peer listens. Returns false if there is no memory. */
+bool peer_connector(const char *host, int port, int32_t session_timeout_ms, zkl_connector_log_fn log,
+                    void *log_context);
+/* Makes the C client's socket, as the C client would: connected to the first of the connector's addresses. */
+void peer_connect_client(void);
+/* What the driver does in a turn while the C client has no connection, or the server has not answered its handshake. */
+void peer_drive(zkl_tls_link *link);
 void peer_close_client(void);
 void peer_end_connection(void);
 void peer_end(void);

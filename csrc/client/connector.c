@@ -1,0 +1,473 @@
+/* connector: connects the unchanged C client to the server that can be reached first. */
+#include "connector.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <zookeeper/zookeeper.h>
+
+#include "clock.h"
+#include "race.h"
+
+/* How many connections to the listener the system keeps until they are closed. More are ignored, which does no harm. */
+#define BACKLOG 4
+
+/* A connection that is not established after so long: the address does not answer. */
+#define LATE_AFTER ZKL_SECOND
+
+/* A connection that was begun with an address of a server. */
+typedef struct {
+    int fd; /* -1: none */
+    int32_t server;
+    int32_t address;
+    int64_t begun_at;
+} attempt;
+
+struct zkl_connector {
+    zkl_server_list servers;
+    zkl_race race;
+    char *hosts;            /* the connection string without the chroot, for messages */
+    char *addresses;        /* what the C client connects to: the listener, twice, and the chroot */
+    size_t listener_length; /* of the listener's address, at the beginning of `addresses` */
+    int listener;
+    int epoll; /* RACING: of the attempts; else -1 */
+    attempt attempts[ZKL_RACE_MOST_PENDING];
+    int reached;     /* REACHED: the connected socket; else -1 */
+    attempt winner;  /* the latest that was reached */
+    int64_t took;    /* so long until it was */
+    int error;       /* the latest of this race: errno, or 0 */
+    bool unresolved; /* no server of this race could be resolved */
+    zkl_connector_log_fn log;
+    void *log_context;
+    char problem[ZKL_MESSAGE_SIZE];
+};
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+}
+
+static void log_problem(zkl_connector *connector, int32_t server, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void log_problem(zkl_connector *connector, int32_t server, const char *format, ...)
+{
+    char line[ZKL_MESSAGE_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (zkl_server_has_news(&connector->servers.servers[server], line)) {
+        connector->log(connector->log_context, ZOO_LOG_LEVEL_WARN, line);
+    }
+}
+
+static const char *text_of(const zkl_connector *connector, int32_t server)
+{
+    return connector->servers.servers[server].text;
+}
+
+/* --- what has not answered ------------------------------------------------------------------------------------------ */
+
+/* The address has not answered in time. Its server has its turn last once this is true of all its addresses. */
+static void note_late(zkl_connector *connector, const attempt *made, int64_t now)
+{
+    zkl_server *server = &connector->servers.servers[made->server];
+    if (made->address < server->count) {
+        server->addresses[made->address].late_until = now + ZKL_RACE_LATE_FOR;
+    }
+    for (int32_t i = 0; i < server->count; i++) {
+        if (server->addresses[i].late_until <= now) {
+            return;
+        }
+    }
+    zkl_race_late(&connector->race, made->server, now);
+}
+
+/* --- attempts ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Ends an attempt. The socket is shut down and not only closed: a child that the program has forked meanwhile may have a copy of it.
+ * What is not established yet is never accepted by the server.
+ */
+static void end_attempt(attempt *made)
+{
+    if (made->fd >= 0) {
+        shutdown(made->fd, SHUT_RDWR);
+        close_fd(&made->fd);
+    }
+}
+
+static void end_attempts(zkl_connector *connector, int64_t now)
+{
+    for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
+        attempt *made = &connector->attempts[i];
+        if (made->fd >= 0 && now - made->begun_at >= LATE_AFTER) {
+            note_late(connector, made, now);
+            log_problem(connector, made->server, "'%s' does not answer: no TCP connection within %.3g s",
+                        text_of(connector, made->server), (double)(now - made->begun_at) / 1e9);
+        }
+        end_attempt(made);
+    }
+    close_fd(&connector->epoll);
+}
+
+static void failed(zkl_connector *connector, int32_t server, int error)
+{
+    connector->error = error;
+    connector->unresolved = false;
+    log_problem(connector, server, "cannot connect to '%s': %s", text_of(connector, server), strerror(error));
+}
+
+/* Begins a connection; `made` has its server and address. Returns false if that has failed; errno says why. */
+static bool begin_attempt(const zkl_connector *connector, attempt *made)
+{
+    const zkl_address *to = &connector->servers.servers[made->server].addresses[made->address];
+    const struct sockaddr *address = (const struct sockaddr *)&to->address;
+    made->fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int on = 1;
+    struct epoll_event event = {.events = EPOLLOUT, .data.ptr = made};
+    if (made->fd >= 0 && setsockopt(made->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0 &&
+        (connect(made->fd, address, to->size) == 0 || errno == EINPROGRESS) &&
+        epoll_ctl(connector->epoll, EPOLL_CTL_ADD, made->fd, &event) == 0) {
+        return true;
+    }
+    int error = errno;
+    close_fd(&made->fd);
+    errno = error;
+    return false;
+}
+
+/* There is one: the race has no turn while ZKL_RACE_MOST_PENDING connections are pending. */
+static attempt *free_attempt(zkl_connector *connector)
+{
+    attempt *made = connector->attempts;
+    while (made->fd >= 0) {
+        made++;
+    }
+    return made;
+}
+
+/* Returns whether the server of this turn has the address of this turn. May block. */
+static bool resolve(zkl_connector *connector, const zkl_race_turn *turn)
+{
+    zkl_server *server = &connector->servers.servers[turn->server];
+    int error = turn->resolve ? zkl_server_resolve(server, zkl_clock()) : 0;
+    if (turn->resolve) {
+        zkl_race_resolved(&connector->race, turn->server, error == 0 ? server->count : 0);
+    }
+    if (error != 0) {
+        log_problem(connector, turn->server, "cannot resolve '%s': %s", server->host, gai_strerror(error));
+        return false;
+    }
+    connector->unresolved = false;
+    return turn->address < server->count;
+}
+
+/* RACING. Begins the connections whose turn it is. */
+static void begin_attempts(zkl_connector *connector)
+{
+    zkl_race_turn turn;
+    while (zkl_race_next(&connector->race, zkl_clock(), &turn)) {
+        attempt *made = free_attempt(connector);
+        *made = (attempt){.fd = -1, .server = turn.server, .address = turn.address};
+        bool resolved = resolve(connector, &turn);
+        made->begun_at = zkl_clock();
+        if (resolved && begin_attempt(connector, made)) {
+            zkl_race_begun(&connector->race, made->begun_at);
+        } else {
+            if (resolved) {
+                failed(connector, turn.server, errno);
+            }
+            zkl_race_not_begun(&connector->race, made->begun_at);
+        }
+    }
+}
+
+/* RACING. The connection of an attempt is established: the others end, and its socket can be taken. */
+static void reach(zkl_connector *connector, attempt *made)
+{
+    int64_t now = zkl_clock();
+    epoll_ctl(connector->epoll, EPOLL_CTL_DEL, made->fd, NULL); /* the socket outlives this descriptor */
+    connector->reached = made->fd;
+    connector->winner = *made;
+    connector->took = now - made->begun_at;
+    made->fd = -1;
+    zkl_race_reached(&connector->race, made->server);
+    end_attempts(connector, now);
+}
+
+/* RACING. Handles attempts that are established or have failed. */
+static void collect(zkl_connector *connector)
+{
+    struct epoll_event ready[ZKL_RACE_MOST_PENDING];
+    int count = epoll_wait(connector->epoll, ready, ZKL_RACE_MOST_PENDING, 0);
+    for (int i = 0; i < count; i++) {
+        attempt *made = ready[i].data.ptr;
+        int error = 0;
+        socklen_t size = sizeof error;
+        if (getsockopt(made->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+            error = errno;
+        }
+        if (error == 0) {
+            reach(connector, made);
+            return;
+        }
+        failed(connector, made->server, error);
+        close_fd(&made->fd);
+        zkl_race_failed(&connector->race, zkl_clock());
+    }
+}
+
+/* --- for the driver ------------------------------------------------------------------------------------------------- */
+
+static void note_problem(zkl_connector *connector)
+{
+    char *problem = connector->problem;
+    size_t size = sizeof connector->problem;
+    if (connector->unresolved) {
+        snprintf(problem, size, "cannot resolve any server of '%s'", connector->hosts);
+    } else if (connector->error != 0) {
+        snprintf(problem, size, "cannot connect to '%s': %s", connector->hosts, strerror(connector->error));
+    } else {
+        snprintf(problem, size, "no server of '%s' answers", connector->hosts);
+    }
+}
+
+/* RACING. Returns whether there can be attempts. */
+static bool make_epoll(zkl_connector *connector)
+{
+    if (connector->epoll < 0) {
+        connector->epoll = epoll_create1(EPOLL_CLOEXEC);
+        connector->error = connector->epoll < 0 ? errno : 0;
+        connector->unresolved = connector->epoll >= 0;
+    }
+    return connector->epoll >= 0;
+}
+
+bool zkl_connector_reach(zkl_connector *connector, int64_t *wake_at)
+{
+    zkl_race *race = &connector->race;
+    int64_t now = zkl_clock();
+    if (race->state == ZKL_RACE_TRYING && now >= race->answer_by) {
+        note_late(connector, &connector->winner, now);
+    }
+    close_fd(&connector->reached); /* the C client could not begin to connect */
+    zkl_race_want(race, now);
+    if (race->state == ZKL_RACE_RACING && make_epoll(connector)) {
+        collect(connector);
+        begin_attempts(connector);
+    }
+    if (race->state == ZKL_RACE_REACHED) {
+        return true;
+    }
+    now = zkl_clock();
+    if (race->state == ZKL_RACE_RACING && (connector->epoll < 0 || zkl_race_over(race, now))) {
+        if (connector->epoll < 0) {
+            zkl_race_give_up(race, now);
+        }
+        note_problem(connector);
+        end_attempts(connector, now);
+    }
+    int64_t next = zkl_race_wake_at(race);
+    *wake_at = next < *wake_at ? next : *wake_at;
+    return false;
+}
+
+int zkl_connector_take(zkl_connector *connector, zkl_server **server)
+{
+    int fd = connector->reached;
+    connector->reached = -1;
+    connector->problem[0] = '\0';
+    zkl_race_try(&connector->race, zkl_clock(), connector->took);
+    *server = &connector->servers.servers[connector->winner.server];
+    return fd;
+}
+
+bool zkl_connector_replace(zkl_connector *connector, int fd, int socket)
+{
+    bool replaced = dup3(socket, fd, O_CLOEXEC) == fd;
+    int error = errno;
+    close(socket);
+    int begun = 0;
+    for (int i = 0; i < BACKLOG && begun >= 0; i++) {
+        begun = accept4(connector->listener, NULL, NULL, SOCK_CLOEXEC); /* the connection that the C client had begun */
+        if (begun >= 0) {
+            close(begun);
+        }
+    }
+    if (!replaced) {
+        shutdown(fd, SHUT_RDWR);
+    }
+    errno = error;
+    return replaced;
+}
+
+void zkl_connector_answered(zkl_connector *connector)
+{
+    if (connector->race.state != ZKL_RACE_TRYING) {
+        return;
+    }
+    zkl_server *server = &connector->servers.servers[connector->winner.server];
+    char line[ZKL_MESSAGE_SIZE];
+    snprintf(line, sizeof line, "connected to '%s'", server->text);
+    connector->log(connector->log_context, ZOO_LOG_LEVEL_INFO, line);
+    zkl_server_forget_news(server);
+    if (connector->winner.address < server->count) {
+        server->addresses[connector->winner.address].late_until = 0;
+    }
+    zkl_race_answered(&connector->race, zkl_clock());
+}
+
+bool zkl_connector_overdue(const zkl_connector *connector, int64_t *wake_at)
+{
+    if (connector->race.state != ZKL_RACE_TRYING) {
+        return false;
+    }
+    if (zkl_clock() < connector->race.answer_by) {
+        *wake_at = connector->race.answer_by < *wake_at ? connector->race.answer_by : *wake_at;
+        return false;
+    }
+    return true;
+}
+
+void zkl_connector_give_up(zkl_connector *connector)
+{
+    log_problem(connector, connector->winner.server, "'%s' accepts connections and does not answer",
+                text_of(connector, connector->winner.server));
+    snprintf(connector->problem, sizeof connector->problem, "no server of '%s' answers", connector->hosts);
+}
+
+struct pollfd zkl_connector_poll(const zkl_connector *connector)
+{
+    return (struct pollfd){.fd = connector->epoll, .events = POLLIN};
+}
+
+const char *zkl_connector_problem(const zkl_connector *connector)
+{
+    return connector->problem[0] != '\0' ? connector->problem : NULL;
+}
+
+/* --- the object ----------------------------------------------------------------------------------------------------- */
+
+/* Returns the port of a new listener on loopback, or 0. Its connections are not accepted. */
+static int listen_on(int *fd, struct sockaddr *address, socklen_t size)
+{
+    *fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    bool listening =
+        *fd >= 0 && bind(*fd, address, size) == 0 && listen(*fd, BACKLOG) == 0 && getsockname(*fd, address, &size) == 0;
+    if (!listening) {
+        int error = errno;
+        close_fd(fd);
+        errno = error;
+        return 0;
+    }
+    return ntohs(address->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)address)->sin6_port
+                                                : ((const struct sockaddr_in *)address)->sin_port);
+}
+
+/*
+ * Opens the listener and writes connector->addresses. The address stands there twice: with one alone, the C client would pause after
+ * each failure. Returns false if there is no loopback or no memory; then errno says which.
+ */
+static bool open_listener(zkl_connector *connector, const char *chroot)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const char *host = "127.0.0.1";
+    int port = listen_on(&connector->listener, (struct sockaddr *)&v4, sizeof v4);
+    if (port == 0) {
+        host = "::1";
+        port = listen_on(&connector->listener, (struct sockaddr *)&v6, sizeof v6);
+    }
+    if (port == 0) {
+        return false;
+    }
+    size_t size = sizeof "127.0.0.1:65535,127.0.0.1:65535" + strlen(chroot);
+    connector->addresses = zkl_alloc(size);
+    if (connector->addresses == NULL) {
+        errno = ENOMEM;
+        return false;
+    }
+    snprintf(connector->addresses, size, "%s:%d,%s:%d%s", host, port, host, port, chroot);
+    connector->listener_length = strcspn(connector->addresses, ",");
+    return true;
+}
+
+zkl_connector *zkl_connector_new(const char *servers, int32_t session_timeout_ms, uint64_t random,
+                                 zkl_connector_log_fn log, void *log_context, char *message)
+{
+    snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless another message is written below */
+    zkl_connector *connector = zkl_alloc(sizeof *connector);
+    if (connector == NULL) {
+        return NULL;
+    }
+    connector->listener = connector->epoll = connector->reached = -1;
+    for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
+        connector->attempts[i].fd = -1;
+    }
+    connector->log = log;
+    connector->log_context = log_context;
+    size_t length = strcspn(servers, "/");
+    connector->hosts = zkl_copy(servers, length);
+    int64_t timeout = (int64_t)session_timeout_ms * (ZKL_SECOND / 1000);
+    if (connector->hosts == NULL || !zkl_server_list_init(&connector->servers, servers) ||
+        !zkl_race_init(&connector->race, connector->servers.count, timeout, random)) {
+        goto fail;
+    }
+    if (open_listener(connector, servers + length)) {
+        return connector;
+    }
+    if (errno != ENOMEM) {
+        snprintf(message, ZKL_MESSAGE_SIZE, "cannot listen on loopback, which connections begin with: %s",
+                 strerror(errno));
+    }
+fail:
+    zkl_connector_free(connector);
+    return NULL;
+}
+
+void zkl_connector_free(zkl_connector *connector)
+{
+    if (connector == NULL) {
+        return;
+    }
+    for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
+        end_attempt(&connector->attempts[i]);
+    }
+    close_fd(&connector->epoll);
+    close_fd(&connector->reached);
+    close_fd(&connector->listener);
+    zkl_race_free(&connector->race);
+    zkl_server_list_free(&connector->servers);
+    zkl_free(connector->addresses);
+    zkl_free(connector->hosts);
+    zkl_free(connector);
+}
+
+const char *zkl_connector_addresses(const zkl_connector *connector)
+{
+    return connector->addresses;
+}
+
+bool zkl_connector_hides(const zkl_connector *connector, const char *line)
+{
+    static const char delay[] = "Exceeded deadline"; /* since it was called last: the connector has let it wait */
+    if (connector->race.state == ZKL_RACE_REACHED && strncmp(line, delay, sizeof delay - 1) == 0) {
+        return true;
+    }
+    char address[sizeof "127.0.0.1:65535"];
+    snprintf(address, sizeof address, "%.*s", (int)connector->listener_length, connector->addresses);
+    const char *found = strstr(line, address);
+    return found != NULL && strspn(found + connector->listener_length, "0123456789") == 0;
+}

@@ -1,0 +1,65 @@
+/*
+ * connector: connects the unchanged C client to the server that can be reached first.
+ *
+ * The C client gives each address two thirds of the session timeout. A server that is switched off would use up the time that a caller
+ * gives for all. So the C client never has the address of a server. It is told to connect to a listener of this process on loopback,
+ * which nothing is ever read from. The connector makes the connections, several at once if need be (race.h). zookeeper_interest is
+ * called once one of them is established. As soon as the C client has begun to connect, and before it has sent anything, the connector
+ * puts the connected socket in the place of the C client's (dup3). From then on the C client uses it as its own: no byte and no system
+ * call is added. With TLS, one end of a socket pair takes that place, and the TLS link has the connected socket (tls_link.h).
+ *
+ * The connector outlives the C client's handles: the next handle does not begin with the server that has just failed.
+ * All functions: engine_mutex. A name is resolved for as long as that takes, so those that say so are for the I/O thread.
+ */
+#ifndef ZKLOCK_CLIENT_CONNECTOR_H
+#define ZKLOCK_CLIENT_CONNECTOR_H
+
+#include <poll.h>
+
+#include "client.h"
+#include "server_list.h"
+
+typedef struct zkl_connector zkl_connector;
+
+/* Called with a line for the log: why a connection with a server has failed, unless it is the same reason as before. */
+typedef void (*zkl_connector_log_fn)(void *context, int level, const char *message);
+
+/*
+ * Returns a new connector, or NULL; `message` (ZKL_MESSAGE_SIZE bytes) then says why. `servers` is the connection string, in the order
+ * in which the servers are tried. Any thread.
+ */
+zkl_connector *zkl_connector_new(const char *servers, int32_t session_timeout_ms, uint64_t random,
+                                 zkl_connector_log_fn log, void *log_context, char *message);
+void zkl_connector_free(zkl_connector *connector);
+/* The connection string for the C client: the listener's address, and the chroot. Any thread. */
+const char *zkl_connector_addresses(const zkl_connector *connector);
+
+/*
+ * The C client has no connection, and wants one. Returns true if a server is reached: then zkl_connector_take must follow in this turn.
+ * Otherwise lowers *wake_at to the instant of the next call, which is also due when zkl_connector_poll is ready. I/O thread.
+ */
+bool zkl_connector_reach(zkl_connector *connector, int64_t *wake_at);
+/* The C client has begun to connect. Returns the connected socket, which is the caller's from now on, and the server. */
+int zkl_connector_take(zkl_connector *connector, zkl_server **server);
+/*
+ * Puts `socket`, which it closes, in the place of the C client's socket `fd`. Returns false if that fails: then the C client's
+ * connection is ended, and errno says why.
+ */
+bool zkl_connector_replace(zkl_connector *connector, int fd, int socket);
+/* The server has answered the C client's handshake. Does nothing if that is known. */
+void zkl_connector_answered(zkl_connector *connector);
+/*
+ * Returns whether the server that the C client's handshake was sent to has not answered in time, and lowers *wake_at to the instant by
+ * which it must have. Then its connection must be ended.
+ */
+bool zkl_connector_overdue(const zkl_connector *connector, int64_t *wake_at);
+/* Notes that this is the problem, if nothing else has been found to be it. */
+void zkl_connector_give_up(zkl_connector *connector);
+/* What to poll while connections are being made; its fd is -1 otherwise. */
+struct pollfd zkl_connector_poll(const zkl_connector *connector);
+/* Why no server is reached; NULL: not known yet, or one is. */
+const char *zkl_connector_problem(const zkl_connector *connector);
+/* Returns whether a line of the C client's log is about the listener, or the wait for a server. engine_mutex. */
+bool zkl_connector_hides(const zkl_connector *connector, const char *line);
+
+#endif

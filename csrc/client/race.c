@@ -1,0 +1,258 @@
+/* race: when to begin a connection with which server, which of them wins, and how long to wait after a failure. */
+#include "race.h"
+
+#include <assert.h>
+
+#include "base/base.h"
+
+/* The longest and the shortest time between two turns. Between them, all addresses have their turn within ALL_WITHIN. */
+#define LONGEST_STAGGER (ZKL_SECOND / 4)
+#define SHORTEST_STAGGER (ZKL_SECOND / 20)
+#define ALL_WITHIN ZKL_SECOND
+
+/* How long the connection of the last turn may take, and the handshake; doubled after all servers have failed, up to the longest. */
+#define FIRST_CONNECTION (2 * ZKL_SECOND)
+#define LONGEST_CONNECTION (4 * ZKL_SECOND)
+#define FIRST_HANDSHAKE ZKL_SECOND
+#define LONGEST_HANDSHAKE (20 * ZKL_SECOND)
+
+/* The handshake may take so many times as long as the TCP connection took. */
+#define ROUND_TRIPS 4
+
+/* The first pause after all servers have failed, doubled each time they do so again, and the longest. */
+#define FIRST_PAUSE (ZKL_SECOND / 10)
+#define LONGEST_PAUSE ZKL_SECOND
+
+/* A connection that has lasted for less counts as one that has failed: it shall not be repeated without a pause. */
+#define LASTS ZKL_SECOND
+
+bool zkl_race_init(zkl_race *race, int32_t count, int64_t timeout, uint64_t random)
+{
+    assert(count > 0);
+    *race = (zkl_race){.count = count, .timeout = timeout, .random = random | 1, .next_at = ZKL_NEVER};
+    race->servers = zkl_alloc((size_t)count * sizeof *race->servers);
+    for (int32_t i = 0; i < count && race->servers != NULL; i++) {
+        race->servers[i] = (zkl_race_server){.addresses = 1};
+    }
+    return race->servers != NULL;
+}
+
+void zkl_race_free(zkl_race *race)
+{
+    zkl_free(race->servers);
+    race->servers = NULL;
+}
+
+static void enter(zkl_race *race, zkl_race_state next)
+{
+#define TO(state) (1U << ZKL_RACE_##state)
+    static const uint32_t legal[] = {
+        [ZKL_RACE_IDLE] = TO(RACING),
+        [ZKL_RACE_RACING] = TO(REACHED) | TO(PAUSED),
+        [ZKL_RACE_REACHED] = TO(TRYING) | TO(PAUSED),
+        [ZKL_RACE_TRYING] = TO(ANSWERED) | TO(PAUSED),
+        [ZKL_RACE_ANSWERED] = TO(RACING) | TO(PAUSED),
+        [ZKL_RACE_PAUSED] = TO(RACING),
+    };
+#undef TO
+    assert((legal[race->state] & 1U << next) != 0);
+    race->state = next;
+}
+
+static int64_t at_most(int64_t value, int64_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* Returns `first`, doubled each time that all servers have failed, and at most `longest`. */
+static int64_t doubled(const zkl_race *race, int64_t first, int64_t longest)
+{
+    int32_t times = race->failures / race->count;
+    return at_most(first * (INT64_C(1) << (times < 10 ? times : 10)), longest);
+}
+
+/* Between half and one and a half of `pause`: clients that fail together shall not come back together. */
+static int64_t scattered(zkl_race *race, int64_t pause)
+{
+    race->random ^= race->random << 13;
+    race->random ^= race->random >> 7;
+    race->random ^= race->random << 17;
+    return pause / 2 + (int64_t)(race->random % 1024) * (pause / 1024);
+}
+
+/* `servers` more have failed. Until each of them has failed, the next one has its turn without a pause. */
+static void pause_after(zkl_race *race, int32_t servers, int64_t now)
+{
+    race->failures = race->failures < INT32_MAX / 2 ? race->failures + servers : race->failures;
+    int64_t pause = race->failures < race->count ? 0 : doubled(race, FIRST_PAUSE / 2, LONGEST_PAUSE);
+    race->first = (race->current + 1) % race->count;
+    race->next_at = now + scattered(race, pause);
+    enter(race, ZKL_RACE_PAUSED);
+}
+
+static void begin(zkl_race *race, int64_t now)
+{
+    for (int32_t i = 0; i < race->count; i++) {
+        race->servers[i].resolved = false;
+        race->servers[i].late = race->servers[i].late_until > now;
+    }
+    race->current = race->first; /* if none is reached, the next race begins with the one behind it */
+    race->turn = race->round = race->pending = 0;
+    race->exhausted = false;
+    race->next_at = now;
+    race->ends_at = ZKL_NEVER;
+    enter(race, ZKL_RACE_RACING);
+}
+
+void zkl_race_want(zkl_race *race, int64_t now)
+{
+    switch (race->state) {
+    case ZKL_RACE_IDLE:
+        begin(race, now);
+        break;
+    case ZKL_RACE_ANSWERED:
+        if (now - race->begun_at < LASTS) {
+            pause_after(race, 1, now);
+            break;
+        }
+        race->failures = 0;
+        race->first = race->current;
+        begin(race, now);
+        break;
+    case ZKL_RACE_REACHED:
+    case ZKL_RACE_TRYING:
+        pause_after(race, 1, now);
+        break;
+    case ZKL_RACE_PAUSED:
+    case ZKL_RACE_RACING:
+        break;
+    }
+    if (race->state == ZKL_RACE_PAUSED && now >= race->next_at) {
+        begin(race, now);
+    }
+}
+
+/* Moves on to the next turn of the race that has an address; false: there is none. */
+static bool find_turn(zkl_race *race, zkl_race_turn *turn)
+{
+    for (bool any = true; any; race->turn = 0, race->round++) {
+        any = false;
+        for (; race->turn < 2 * race->count; race->turn++) {
+            int32_t index = (race->first + race->turn) % race->count;
+            const zkl_race_server *server = &race->servers[index];
+            bool behind = race->turn >= race->count;
+            bool has = !server->resolved || race->round < server->addresses;
+            any = any || has;
+            if (has && server->late == behind) {
+                *turn = (zkl_race_turn){.server = index, .address = race->round, .resolve = !server->resolved};
+                race->turn++;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* All addresses shall have their turn within ALL_WITHIN. */
+static int64_t stagger(const zkl_race *race)
+{
+    int32_t addresses = 0;
+    for (int32_t i = 0; i < race->count; i++) {
+        addresses += race->servers[i].addresses > 0 ? race->servers[i].addresses : 1;
+    }
+    int64_t each = at_most(ALL_WITHIN / addresses, LONGEST_STAGGER);
+    return each > SHORTEST_STAGGER ? each : SHORTEST_STAGGER;
+}
+
+bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn)
+{
+    if (race->state != ZKL_RACE_RACING || race->exhausted || now < race->next_at) {
+        return false;
+    }
+    if (race->pending < ZKL_RACE_MOST_PENDING && find_turn(race, turn)) {
+        return true;
+    }
+    race->exhausted = true;
+    race->next_at = ZKL_NEVER;
+    race->ends_at = now + at_most(doubled(race, FIRST_CONNECTION, LONGEST_CONNECTION), race->timeout / 3);
+    return false;
+}
+
+void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses)
+{
+    race->servers[server].resolved = true;
+    race->servers[server].addresses = addresses;
+}
+
+void zkl_race_begun(zkl_race *race, int64_t now)
+{
+    race->pending++;
+    race->next_at = now + stagger(race);
+}
+
+void zkl_race_not_begun(zkl_race *race, int64_t now)
+{
+    race->next_at = now;
+}
+
+void zkl_race_failed(zkl_race *race, int64_t now)
+{
+    race->pending--;
+    race->next_at = at_most(race->next_at, race->exhausted ? ZKL_NEVER : now);
+}
+
+void zkl_race_reached(zkl_race *race, int32_t server)
+{
+    race->current = server;
+    race->pending = 0;
+    enter(race, ZKL_RACE_REACHED);
+}
+
+void zkl_race_try(zkl_race *race, int64_t now, int64_t took)
+{
+    int64_t longest = at_most(race->timeout / 2, LONGEST_HANDSHAKE); /* the C client gives up after two thirds */
+    int64_t limit = took * ROUND_TRIPS > FIRST_HANDSHAKE ? took * ROUND_TRIPS : FIRST_HANDSHAKE;
+    bool alone = race->count == 1 && race->servers[0].addresses == 1; /* there is nothing to try instead */
+    race->answer_by = now + (alone ? longest : doubled(race, limit, longest));
+    enter(race, ZKL_RACE_TRYING);
+}
+
+void zkl_race_answered(zkl_race *race, int64_t now)
+{
+    race->servers[race->current].late_until = 0;
+    race->begun_at = now;
+    enter(race, ZKL_RACE_ANSWERED);
+}
+
+void zkl_race_late(zkl_race *race, int32_t server, int64_t now)
+{
+    race->servers[server].late_until = now + ZKL_RACE_LATE_FOR;
+}
+
+bool zkl_race_over(zkl_race *race, int64_t now)
+{
+    if (!race->exhausted || (race->pending > 0 && now < race->ends_at)) {
+        return false;
+    }
+    zkl_race_give_up(race, now);
+    return true;
+}
+
+void zkl_race_give_up(zkl_race *race, int64_t now)
+{
+    pause_after(race, race->count, now);
+}
+
+int64_t zkl_race_wake_at(const zkl_race *race)
+{
+    switch (race->state) {
+    case ZKL_RACE_RACING:
+        return race->exhausted ? race->ends_at : race->next_at;
+    case ZKL_RACE_PAUSED:
+        return race->next_at;
+    case ZKL_RACE_TRYING:
+        return race->answer_by;
+    default:
+        return ZKL_NEVER;
+    }
+}

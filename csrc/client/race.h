@@ -1,0 +1,110 @@
+/*
+ * race: when to begin a connection with which server, which of them wins, and how long to wait after a failure.
+ *
+ * Addresses are tried one after the other, each a moment after the one before it, until one is connected ("Happy Eyeballs", RFC 8305).
+ * So an address that swallows packets delays a client by this moment, and not by the time after which TCP gives up. The race knows
+ * neither sockets nor a clock: connector.c makes the connections, and tells it the time and what happened. All functions: engine_mutex.
+ *
+ *   IDLE, ANSWERED -> RACING      a connection is wanted: connections are begun, at first with the server that answered last
+ *   RACING -> REACHED             the first one is established: the others are to be closed
+ *   REACHED -> TRYING             the handshake with the server begins
+ *   TRYING -> ANSWERED            the server has answered it
+ *   RACING, TRYING, ANSWERED -> PAUSED
+ *                                 all addresses failed, or the time for them is over; the handshake failed, or the time for it is
+ *                                 over; the server had answered, but the connection did not last
+ *   PAUSED -> RACING              the pause is over; it grows with each failure
+ *
+ * Servers that have not answered in time lately have their turn last. A refusal is not remembered: the server may be back at once.
+ */
+#ifndef ZKLOCK_CLIENT_RACE_H
+#define ZKLOCK_CLIENT_RACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+/* How long a server or an address that did not answer in time has its turn last. */
+#define ZKL_RACE_LATE_FOR (30 * ZKL_SECOND)
+
+/* How many connections may be under way at once. */
+#define ZKL_RACE_MOST_PENDING 32
+
+typedef enum {
+    ZKL_RACE_IDLE,
+    ZKL_RACE_RACING,
+    ZKL_RACE_REACHED,
+    ZKL_RACE_TRYING,
+    ZKL_RACE_ANSWERED,
+    ZKL_RACE_PAUSED
+} zkl_race_state;
+
+/* What the race knows of a server. */
+typedef struct {
+    int32_t
+        addresses; /* How many it has; before its name is resolved in this race: as in the latest one, at first 1. */
+    bool resolved; /* in this race */
+    bool late;     /* in this race, it has its turn behind those that are not late */
+    int64_t late_until; /* It did not answer in time. */
+} zkl_race_server;
+
+typedef struct {
+    zkl_race_state state;
+    zkl_race_server *servers;
+    int32_t count; /* of servers */
+    int32_t first; /* the server with which a race begins */
+    int32_t
+        turn; /* how many turns there were in this round, twice around: servers that are late have theirs in the second */
+    int32_t round;     /* so many addresses of each server have had their turn */
+    int32_t pending;   /* connections that have been begun, and are neither established nor failed */
+    bool exhausted;    /* Each address has had its turn, or no more connections may be under way. */
+    int32_t current;   /* the server that was reached */
+    int32_t failures;  /* servers that failed in a row */
+    int64_t timeout;   /* the session timeout that the client asks for */
+    int64_t next_at;   /* RACING: the next turn. PAUSED: the end of the pause. */
+    int64_t ends_at;   /* RACING and exhausted: the end of the race */
+    int64_t begun_at;  /* ANSWERED: since when */
+    int64_t answer_by; /* TRYING: the end of the time for the handshake */
+    uint64_t random;
+} zkl_race;
+
+/* A turn: connect to the address of this number, from 0 on, of this server. `resolve`: first call zkl_race_resolved. */
+typedef struct {
+    int32_t server;
+    int32_t address;
+    bool resolve;
+} zkl_race_turn;
+
+/* `timeout`: the session timeout in nanoseconds. `random`: any number. Returns false if there is no memory. */
+bool zkl_race_init(zkl_race *race, int32_t count, int64_t timeout, uint64_t random);
+void zkl_race_free(zkl_race *race);
+/*
+ * There is no connection, and one is wanted. Call it in each turn until the race has REACHED a server. In the states TRYING and
+ * ANSWERED it means that the connection has ended.
+ */
+void zkl_race_want(zkl_race *race, int64_t now);
+/* RACING. Returns whether a turn is due, and which. Call it until it returns false. */
+bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn);
+/* The server has so many addresses; 0: its name could not be resolved. */
+void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses);
+/* The connection of a turn has been begun, or has failed at once. */
+void zkl_race_begun(zkl_race *race, int64_t now);
+void zkl_race_not_begun(zkl_race *race, int64_t now);
+/* A connection has failed: the next turn is due now. */
+void zkl_race_failed(zkl_race *race, int64_t now);
+/* A connection with this server is established: RACING -> REACHED. */
+void zkl_race_reached(zkl_race *race, int32_t server);
+/* REACHED -> TRYING. Establishing the TCP connection has taken `took`. */
+void zkl_race_try(zkl_race *race, int64_t now, int64_t took);
+/* TRYING -> ANSWERED. */
+void zkl_race_answered(zkl_race *race, int64_t now);
+/* This server, or all its addresses, have not answered in time. */
+void zkl_race_late(zkl_race *race, int32_t server, int64_t now);
+/* RACING. Returns whether the race is over without a winner; it is PAUSED then. */
+bool zkl_race_over(zkl_race *race, int64_t now);
+/* RACING -> PAUSED: no connection can be made. */
+void zkl_race_give_up(zkl_race *race, int64_t now);
+/* Returns when the next of these functions is due; ZKL_NEVER: only when something happens. */
+int64_t zkl_race_wake_at(const zkl_race *race);
+
+#endif

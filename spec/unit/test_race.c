@@ -1,0 +1,387 @@
+/*
+ * The race for a server, in virtual time: addresses that serve, swallow packets, refuse, accept and say nothing, or accept and close.
+ * A loop plays the connector (csrc/client/connector.c), and the world answers it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/race.h"
+
+#define MS (ZKL_SECOND / 1000)
+#define MOST_SERVERS 8
+#define MOST_ADDRESSES 4
+#define TIMEOUT (10 * ZKL_SECOND)
+
+/* What an address does. Letters, so that a row of a table shows a list of servers: "s l" are two, "sl" is one with two addresses. */
+enum {
+    LIVE = 'l',
+    FAR = 'f',
+    SWALLOWS = 's',
+    REFUSES = 'r',
+    SILENT = 'q',
+    CLOSES = 'c',
+    BROKEN_NAME = '!'
+};
+
+static struct {
+    char kinds[MOST_SERVERS][MOST_ADDRESSES + 1];
+    int32_t count;
+    int64_t round_trip; /* of LIVE; of FAR 1.5 s */
+    zkl_race race;
+    int64_t now;
+    struct {
+        bool pending;
+        int64_t begun_at;
+    } attempts[MOST_SERVERS][MOST_ADDRESSES];
+    int32_t begun;    /* connections */
+    int32_t accepted; /* of them, by a server */
+    int32_t steps;    /* of the loop */
+    int32_t server;   /* the one that answered */
+} world;
+
+static void build(const char *servers, uint64_t random)
+{
+    memset(&world, 0, sizeof world);
+    world.round_trip = MS;
+    world.now = 1000 * ZKL_SECOND;
+    for (const char *at = servers; *at != '\0'; at += *at == ' ') {
+        size_t length = strcspn(at, " ");
+        memcpy(world.kinds[world.count++], at, length);
+        at += length;
+    }
+    assert_true(zkl_race_init(&world.race, world.count, TIMEOUT, random));
+}
+
+static void end(void)
+{
+    zkl_race_free(&world.race);
+    assert_int_equal(0, zkl_memory_in_use());
+}
+
+static int32_t addresses_of(int32_t server)
+{
+    return world.kinds[server][0] == BROKEN_NAME ? 0 : (int32_t)strlen(world.kinds[server]);
+}
+
+static char kind_of(int32_t server, int32_t address)
+{
+    return world.kinds[server][address];
+}
+
+static int64_t round_trip(char kind)
+{
+    return kind == FAR ? ZKL_SECOND * 3 / 2 : world.round_trip;
+}
+
+/* When the attempt is established or refused; ZKL_NEVER: it is not. */
+static int64_t decided_at(int32_t server, int32_t address)
+{
+    char kind = kind_of(server, address);
+    bool never = kind == SWALLOWS || !world.attempts[server][address].pending;
+    return never ? ZKL_NEVER : world.attempts[server][address].begun_at + round_trip(kind);
+}
+
+static void begin_attempts(void)
+{
+    zkl_race_turn turn;
+    while (zkl_race_next(&world.race, world.now, &turn)) {
+        if (turn.resolve) {
+            zkl_race_resolved(&world.race, turn.server, addresses_of(turn.server));
+        }
+        if (turn.address >= addresses_of(turn.server)) {
+            zkl_race_not_begun(&world.race, world.now);
+            continue;
+        }
+        assert_false(world.attempts[turn.server][turn.address].pending);
+        world.attempts[turn.server][turn.address].pending = true;
+        world.attempts[turn.server][turn.address].begun_at = world.now;
+        world.begun++;
+        zkl_race_begun(&world.race, world.now);
+    }
+}
+
+static void end_attempts(void)
+{
+    for (int32_t s = 0; s < world.count; s++) {
+        int32_t late = 0;
+        for (int32_t a = 0; a < addresses_of(s); a++) {
+            late += world.attempts[s][a].pending && world.now - world.attempts[s][a].begun_at >= ZKL_SECOND;
+            world.attempts[s][a].pending = false;
+        }
+        if (late > 0 && late == addresses_of(s)) {
+            zkl_race_late(&world.race, s, world.now);
+        }
+    }
+}
+
+/* Handles the attempt that is decided now, if there is one. Returns whether a server is reached. */
+static bool collect(int64_t *took)
+{
+    for (int32_t s = 0; s < world.count; s++) {
+        for (int32_t a = 0; a < addresses_of(s); a++) {
+            if (decided_at(s, a) > world.now) {
+                continue;
+            }
+            world.attempts[s][a].pending = false;
+            if (kind_of(s, a) == REFUSES) {
+                zkl_race_failed(&world.race, world.now);
+                continue;
+            }
+            *took = round_trip(kind_of(s, a));
+            world.accepted++;
+            world.server = s;
+            zkl_race_reached(&world.race, s);
+            end_attempts();
+            return true;
+        }
+    }
+    return false;
+}
+
+static int64_t next_event(void)
+{
+    int64_t next = zkl_race_wake_at(&world.race);
+    for (int32_t s = 0; s < world.count; s++) {
+        for (int32_t a = 0; a < addresses_of(s); a++) {
+            int64_t at = decided_at(s, a);
+            next = at < next ? at : next;
+        }
+    }
+    return next;
+}
+
+/* The handshake with the server that was reached. Returns whether it was answered. `kind`: of the address that was reached. */
+static bool shake_hands(char kind, int64_t took)
+{
+    zkl_race_try(&world.race, world.now, took);
+    int64_t answered = world.now + round_trip(kind);
+    if (kind == CLOSES) {
+        world.now = answered;
+        return false;
+    }
+    if (kind == SILENT || answered >= world.race.answer_by) {
+        world.now = world.race.answer_by;
+        zkl_race_late(&world.race, world.race.current, world.now);
+        return false;
+    }
+    world.now = answered;
+    zkl_race_answered(&world.race, world.now);
+    return true;
+}
+
+/* Plays until a server has answered, or until `limit`. Returns how long it took, or -1. */
+static int64_t connect_within(int64_t limit)
+{
+    int64_t began = world.now, until = world.now + limit;
+    while (world.now < until) {
+        int64_t took = 0;
+        world.steps++;
+        zkl_race_want(&world.race, world.now);
+        if (world.race.state == ZKL_RACE_RACING) {
+            bool reached = collect(&took);
+            begin_attempts();
+            if (reached) {
+                const char *kinds = world.kinds[world.server];
+                char kind = kinds[1] != '\0' && kinds[0] == SWALLOWS ? kinds[1] : kinds[0];
+                if (shake_hands(kind, took)) {
+                    return world.now - began;
+                }
+                continue;
+            }
+            if (zkl_race_over(&world.race, world.now)) {
+                end_attempts();
+            }
+        }
+        int64_t next = next_event();
+        assert_true(next != ZKL_NEVER);
+        world.now = next > world.now ? next : world.now;
+    }
+    return -1;
+}
+
+static void connects_past_what_does_not_answer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *servers;
+        int64_t within; /* ms */
+    } rows[] = {
+        {"l", 2},          {"s l l", 252},  {"s s l", 502}, {"s s s s s l", 840},
+        {"sl", 252},                        /* a name with a dead and a live address */
+        {"sl sl sl", 760},                  /* each name's first address has its turn before any second one */
+        {"r r l", 10},                      /* a refusal costs a round trip */
+        {"! ! l", 10},                      /* a name that does not resolve costs nothing else */
+        {"! s r l", 300},  {"q l l", 1010}, /* accepts, and says nothing */
+        {"q q l", 2020},   {"c c c l", 20}, /* accepts and closes: the next one has its turn at once */
+        {"s f", 3260},                      /* far away: two round trips of 1.5 s, and nobody gives up before */
+        {"f", 3010},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (uint64_t random = 1; random < 20; random++) {
+            build(rows[i].servers, random * 7919);
+            int64_t took = connect_within(60 * ZKL_SECOND);
+            if (took < 0 || took > rows[i].within * MS) {
+                fail_msg("'%s' took %.3f s", rows[i].servers, (double)took / 1e9);
+            }
+            end();
+        }
+    }
+}
+
+static void begins_with_the_server_that_answered_last(void **state)
+{
+    (void)state;
+    build("s l l", 1);
+    assert_true(connect_within(ZKL_SECOND) > 0);
+    assert_int_equal(1, world.server);
+    world.now += 60 * ZKL_SECOND;
+    int64_t took = connect_within(ZKL_SECOND);
+    assert_true(took >= 0 && took <= 2 * MS);
+    assert_int_equal(1, world.server);
+    end();
+}
+
+static void has_a_dead_server_last_for_a_while(void **state)
+{
+    (void)state;
+    build("s q l", 1);
+    assert_true(connect_within(10 * ZKL_SECOND) > 0);
+    assert_true(world.race.servers[1].late_until > world.now);
+    memcpy(world.kinds[2], "r", 2); /* the server is down, and the silent one is back */
+    memcpy(world.kinds[1], "l", 2);
+    world.now += 2 * ZKL_SECOND;
+    int64_t took = connect_within(10 * ZKL_SECOND);
+    assert_true(took >= 0 && took <= ZKL_SECOND);
+    assert_int_equal(1, world.server);
+    assert_int_equal(0, world.race.servers[1].late_until); /* it has answered */
+    end();
+}
+
+/* Returns how many connections are begun in a time in which none succeeds. */
+static int32_t begun_in(const char *servers, int64_t time)
+{
+    build(servers, 12345);
+    assert_int_equal(-1, connect_within(time));
+    int32_t begun = world.begun;
+    assert_true(world.steps < 20 * begun + 100); /* no busy loop */
+    end();
+    return begun;
+}
+
+static void causes_no_storm(void **state)
+{
+    (void)state;
+    /* In the first minute, and the rest of an hour: a pause of a second between races, or a race of seconds. */
+    assert_in_range(begun_in("r", 60 * ZKL_SECOND), 40, 140);
+    assert_in_range(begun_in("r r r", 60 * ZKL_SECOND), 120, 400);
+    assert_in_range(begun_in("s s s", 60 * ZKL_SECOND), 20, 90);
+    assert_in_range(begun_in("c", 60 * ZKL_SECOND), 40, 140);
+    assert_in_range(begun_in("c c c", 60 * ZKL_SECOND), 40, 300);
+    assert_in_range(begun_in("q q", 60 * ZKL_SECOND), 8, 40);
+    assert_in_range(begun_in("!", 60 * ZKL_SECOND), 0, 0);
+}
+
+/* A server that takes every session and closes, or lets every session that comes back expire. */
+static void pauses_longer_and_longer_if_connections_do_not_last(void **state)
+{
+    (void)state;
+    build("l", 3);
+    int64_t until = world.now + 60 * ZKL_SECOND;
+    int32_t connections = 0;
+    while (world.now < until) {
+        assert_true(connect_within(10 * ZKL_SECOND) >= 0);
+        connections++;
+    }
+    assert_in_range(connections, 40, 140);
+    world.now += 2 * ZKL_SECOND; /* this one lasts */
+    assert_true(connect_within(ZKL_SECOND) <= 2 * MS);
+    end();
+}
+
+/* One connection at the server for each that is used, however far away it is. */
+static void makes_no_more_connections_than_it_uses(void **state)
+{
+    (void)state;
+    static const int64_t round_trips[] = {1, 100, 400, 800};
+    for (size_t i = 0; i < sizeof round_trips / sizeof *round_trips; i++) {
+        build("l l l", 1);
+        world.round_trip = round_trips[i] * MS;
+        assert_true(connect_within(10 * ZKL_SECOND) >= 0);
+        assert_int_equal(1, world.accepted);
+        end();
+    }
+}
+
+/* Whatever the others do, a live server is found; the time is bounded by what each of them may cost. */
+static void finds_a_live_server_among_any_others(void **state)
+{
+    (void)state;
+    static const char kinds[] = {LIVE, SWALLOWS, REFUSES, SILENT, CLOSES, BROKEN_NAME};
+    uint64_t random = 88172645463325252ULL;
+    for (int round = 0; round < 20000; round++) {
+        char servers[4 * MOST_SERVERS] = "";
+        size_t length = 0;
+        int64_t bound = ZKL_SECOND + 100 * MS;
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        uint32_t count = 1 + (uint32_t)(random % MOST_SERVERS), live = (uint32_t)((random >> 8) % count);
+        for (uint32_t i = 0; i < count; i++) {
+            char kind = i == live ? LIVE : kinds[(random >> (8 + 6 * i)) % sizeof kinds];
+            length += (size_t)snprintf(servers + length, sizeof servers - length, i > 0 ? " %c" : "%c", kind);
+            bound += kind == SILENT ? ZKL_SECOND + 300 * MS : 0; /* its handshake, and a race of those behind it */
+        }
+        build(servers, random);
+        int64_t took = connect_within(60 * ZKL_SECOND);
+        if (took < 0 || took > bound) {
+            fail_msg("'%s' took %.3f s", servers, (double)took / 1e9);
+        }
+        end();
+    }
+}
+
+/* Of 150 clients, each of which has shuffled the list, those of a server that goes down spread over both others. */
+static void spreads_clients_over_the_servers(void **state)
+{
+    (void)state;
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (int down = 0; down < 3; down++) {
+        int clients[3] = {0, 0, 0};
+        for (int client = 0; client < 150; client++) {
+            const int *order = orders[client % 6];
+            build("l l l", (uint64_t)client);
+            assert_true(connect_within(ZKL_SECOND) >= 0);
+            for (int position = 0; position < 3; position++) {
+                world.kinds[position][0] = order[position] == down ? REFUSES : LIVE;
+            }
+            world.now += 10 * ZKL_SECOND;
+            if (order[world.server] == down) {
+                assert_in_range(connect_within(ZKL_SECOND), 0, 10 * MS);
+            }
+            clients[order[world.server]]++;
+            end();
+        }
+        for (int server = 0; server < 3; server++) {
+            assert_int_equal(server == down ? 0 : 75, clients[server]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connects_past_what_does_not_answer),
+        cmocka_unit_test(begins_with_the_server_that_answered_last),
+        cmocka_unit_test(has_a_dead_server_last_for_a_while),
+        cmocka_unit_test(causes_no_storm),
+        cmocka_unit_test(pauses_longer_and_longer_if_connections_do_not_last),
+        cmocka_unit_test(makes_no_more_connections_than_it_uses),
+        cmocka_unit_test(finds_a_live_server_among_any_others),
+        cmocka_unit_test(spreads_clients_over_the_servers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -360,20 +360,24 @@ const char *zkl_connector_problem(const zkl_connector *connector)
 
 /* --- the object ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the port of a new listener on loopback, or 0. Its connections are not accepted. */
-static int listen_on(int *fd, struct sockaddr *address, socklen_t size)
+typedef union {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+} loopback;
+
+/* Returns the port of a new listener at the address, or 0. Its connections are not accepted. */
+static int listen_at(int *fd, loopback *address, socklen_t size)
 {
-    *fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    bool listening =
-        *fd >= 0 && bind(*fd, address, size) == 0 && listen(*fd, BACKLOG) == 0 && getsockname(*fd, address, &size) == 0;
-    if (!listening) {
+    *fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (*fd < 0 || bind(*fd, &address->any, size) != 0 || listen(*fd, BACKLOG) != 0 ||
+        getsockname(*fd, &address->any, &size) != 0) {
         int error = errno;
         close_fd(fd);
         errno = error;
         return 0;
     }
-    return ntohs(address->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)address)->sin6_port
-                                                : ((const struct sockaddr_in *)address)->sin_port);
+    return ntohs(address->any.sa_family == AF_INET6 ? address->v6.sin6_port : address->v4.sin_port);
 }
 
 /*
@@ -382,13 +386,13 @@ static int listen_on(int *fd, struct sockaddr *address, socklen_t size)
  */
 static bool open_listener(zkl_connector *connector, const char *chroot)
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    loopback v4 = {.v4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}}};
+    loopback v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT}};
     const char *host = "127.0.0.1";
-    int port = listen_on(&connector->listener, (struct sockaddr *)&v4, sizeof v4);
+    int port = listen_at(&connector->listener, &v4, sizeof v4.v4);
     if (port == 0) {
         host = "::1";
-        port = listen_on(&connector->listener, (struct sockaddr *)&v6, sizeof v6);
+        port = listen_at(&connector->listener, &v6, sizeof v6.v6);
     }
     if (port == 0) {
         return false;

@@ -8,6 +8,7 @@ local eventually = require "spec.support.eventually"
 local events = require "spec.support.events"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local holes = require "spec.support.holes"
 local ports = require "spec.support.ports"
 local proxy = require "spec.support.proxy"
 local socket = require "socket"
@@ -171,6 +172,14 @@ describe("tls", function()
             lines[#lines + 1] = level .. " " .. text
         end })
         assert.truthy(table.concat(lines, "\n"):find("warn tls.verify is off", 1, true))
+    end)
+
+    spec("connects past servers that swallow packets or say nothing", function()
+        local servers = holes.before(holes.before(address, 3, holes.swallowing), 1, holes.silent)
+        for _ = 1, 3 do
+            local client = assert(zklock.connect(servers, options()))
+            assert.is_true(client:close())
+        end
     end)
 
     describe("refuses", function()

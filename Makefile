@@ -134,7 +134,7 @@ demo-openresty: ## the same as a web service: 800 requests to two nginx services
 demo-live: ## the same story with the live view of its locks open: two services, one is killed; two minutes
 	@tools/setup.sh demo
 	@tools/build.sh 5.4
-	@ZKLOCK_CONFIG=/nonexistent LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/5.4/?.so;;' \
+	@ZKLOCK_CONFIG= LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/5.4/?.so;;' \
 	    tools/zookeeper run -- lua5.4 tools/demo-live.lua $(ARGS)
 
 pictures: ## draw the pictures of the documentation, docs/pictures/*.svg; ARGS=… names some

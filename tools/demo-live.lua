@@ -116,7 +116,7 @@ end
 -- The story -----------------------------------------------------------------------------------------------------------
 
 local function environment(servers)
-    return { "LUA_PATH=" .. package.path, "LUA_CPATH=" .. package.cpath, "ZKLOCK_SERVERS=" .. servers, "ZKLOCK_CONFIG=/nonexistent",
+    return { "LUA_PATH=" .. package.path, "LUA_CPATH=" .. package.cpath, "ZKLOCK_SERVERS=" .. servers, "ZKLOCK_CONFIG=",
         "PATH=" .. os.getenv "PATH" }
 end
 

@@ -46,7 +46,7 @@ smoke() {
 
 # The same for the command: its modules load, and it starts its guardian and ends it when there is no server.
 smoke_command() {
-    local command=(env LUA_PATH="lua/?.lua;lua/?/init.lua;;" LUA_CPATH="build/$(variant_of "$1")/?.so;;" ZKLOCK_CONFIG=/nonexistent
+    local command=(env LUA_PATH="lua/?.lua;lua/?/init.lua;;" LUA_CPATH="build/$(variant_of "$1")/?.so;;" ZKLOCK_CONFIG=
         "$1" lua/zklock/cli/main.lua) status=0
     "${command[@]}" completion bash | grep -- --on-lost >/dev/null || return 1
     "${command[@]}" run --servers 127.0.0.1:1 --connect-timeout 0.05 /smoke -- true 2>/dev/null || status=$?

@@ -39,24 +39,24 @@ static bool is_living_member(int proc, const char *name, pid_t group)
     return strtol(rest, NULL, 10) == (long)group && state != 'Z' && state != 'X';
 }
 
-zkl_group_state zkl_group_look(pid_t group)
+bool zkl_group_exists(pid_t group)
 {
-    if (kill(-group, 0) != 0 && errno == ESRCH) {
-        return ZKL_GROUP_GONE;
-    }
+    return kill(-group, 0) == 0 || errno != ESRCH;
+}
+
+bool zkl_group_seen(pid_t group)
+{
     DIR *directory = opendir("/proc");
     if (directory == NULL) {
-        return ZKL_GROUP_UNKNOWN;
+        return false;
     }
-    zkl_group_state state = ZKL_GROUP_UNKNOWN;
+    bool seen = false;
     const struct dirent *entry;
-    while (state != ZKL_GROUP_ALIVE && (entry = readdir(directory)) != NULL) {
-        if (isdigit((unsigned char)entry->d_name[0])) {
-            state = is_living_member(dirfd(directory), entry->d_name, group) ? ZKL_GROUP_ALIVE : ZKL_GROUP_GONE;
-        }
+    while (!seen && (entry = readdir(directory)) != NULL) {
+        seen = isdigit((unsigned char)entry->d_name[0]) && is_living_member(dirfd(directory), entry->d_name, group);
     }
     closedir(directory);
-    return state;
+    return seen;
 }
 
 bool zkl_group_signal(pid_t group, int number)

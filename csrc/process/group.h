@@ -5,18 +5,13 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether a group has members. */
-typedef enum {
-    ZKL_GROUP_GONE,   /* There is none, or all have ended and only wait to be reaped. */
-    ZKL_GROUP_ALIVE,  /* At least one has not ended. */
-    ZKL_GROUP_UNKNOWN /* There is no /proc to read. */
-} zkl_group_state;
-
+/* Whether a group has a member, be it one that has ended and waits to be reaped. */
+bool zkl_group_exists(pid_t group);
 /*
- * Looks for members of a group in /proc. (`kill` with signal 0 would count members that have ended, and the leader remains as one
- * until it is reaped.)
+ * Whether /proc shows a member that has not ended. If it shows none, there may be some: there may be no /proc, or that of other
+ * processes (of another pid namespace), or it may hide them (hidepid).
  */
-zkl_group_state zkl_group_look(pid_t group);
+bool zkl_group_seen(pid_t group);
 /* Sends a signal to all members. Returns false, with errno, if no member could be reached. */
 bool zkl_group_signal(pid_t group, int number);
 

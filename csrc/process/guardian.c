@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -19,8 +20,9 @@
 
 static const int64_t SECOND = 1000000000;
 
-/* While members of the group are alive after KILL, milliseconds between two looks. */
+/* While the group has members after KILL, milliseconds between two looks: the first ones, and the most. */
 static const int LOOK_AGAIN_MS = 10;
+static const int LAST_LOOK_MS = 500;
 
 /* The priority that the guardian asks for; the system grants it to root. */
 static const int PRIORITY = -10;
@@ -73,21 +75,26 @@ static void arm(int timer, int64_t at)
     timerfd_settime(timer, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
-/* Ends the group, and waits for the wrapper's word that it is gone; without a wrapper, until no member is alive. */
+/*
+ * Ends the group, and waits for the wrapper's word that it is gone; without a wrapper, until it has no member. Members that have ended
+ * count too, until somebody reaps them: the guardian is not their parent, and cannot tell them from others.
+ */
 static void kill_group(zkl_guard_page *page, int socket, wrapper_state wrapper)
 {
+    int pause = LOOK_AGAIN_MS;
     while (wrapper != WRAPPER_FINISHED) {
         pid_t group = atomic_load(&page->group);
         if (group != 0) {
             atomic_store(&page->sent, ZKL_GUARD_SENT_KILL); /* before: the wrapper reads it when the group is gone */
             zkl_group_signal(group, SIGKILL);
         }
-        bool alive = group != 0 && zkl_group_look(group) == ZKL_GROUP_ALIVE;
+        bool alive = group != 0 && zkl_group_exists(group);
         if (wrapper == WRAPPER_ENDED && !alive) {
             return;
         }
         /* A wrapper without a group may be about to start one. */
-        int wait_for = alive || group == 0 ? LOOK_AGAIN_MS : -1;
+        int wait_for = alive || group == 0 ? pause : -1;
+        pause = pause < LAST_LOOK_MS ? 2 * pause : pause;
         wrapper_state now = wait_for_wrapper(wrapper == WRAPPER_ENDED ? -1 : socket, -1, wait_for);
         wrapper = now == WRAPPER_LIVES ? wrapper : now;
     }
@@ -127,13 +134,16 @@ static void watch(zkl_guard_page *page, int socket, int timer)
 static int close_others(int socket)
 {
     int null = open("/dev/null", O_RDWR);
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
     int kept = STDERR_FILENO + 1;
-    if (socket != kept) {
-        dup2(socket, kept);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+        (socket != kept && dup2(socket, kept) < 0)) {
+        return -1;
     }
-    close_range((unsigned)kept + 1, ~0U, 0);
+    if (close_range((unsigned)kept + 1, ~0U, 0) != 0) { /* a kernel before 5.9, or a filter of system calls */
+        for (int fd = (int)sysconf(_SC_OPEN_MAX) - 1; fd > kept; fd--) {
+            close(fd);
+        }
+    }
     return kept;
 }
 
@@ -148,7 +158,7 @@ static _Noreturn void be_guardian(zkl_guard_page *page, int socket)
     setpriority(PRIO_PROCESS, 0, PRIORITY);
     socket = close_others(socket);
     int timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (timer < 0 || chdir("/") != 0) {
+    if (socket < 0 || timer < 0 || chdir("/") != 0) {
         _exit(1); /* the wrapper reads the end of the socket */
     }
     watch(page, socket, timer);
@@ -171,7 +181,8 @@ bool zkl_guard_start(zkl_guard *guard, int term_signal)
     atomic_store(&guard->page->term_at, ZKL_GUARD_NEVER);
     atomic_store(&guard->page->kill_at, ZKL_GUARD_NEVER);
     guard->page->term_signal = term_signal;
-    guard->pid = fork();
+    /* No SIGCHLD at its end: so it is not among the children that zkl_group_look and zkl_children_reap wait for. */
+    guard->pid = (pid_t)syscall(SYS_clone, 0L, 0L, 0L, 0L, 0L);
     if (guard->pid == 0) {
         close(sockets[0]);
         be_guardian(guard->page, sockets[1]);
@@ -209,7 +220,7 @@ void zkl_guard_finish(zkl_guard *guard)
     while (send(guard->socket, &FINISH, 1, MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }
     kill(guard->pid, SIGCONT); /* it may have been stopped */
-    while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
+    while (waitpid(guard->pid, NULL, __WALL) < 0 && errno == EINTR) {
     }
     close(guard->socket);
     munmap(guard->page, sizeof(zkl_guard_page));

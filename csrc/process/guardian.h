@@ -11,9 +11,9 @@
  *              the time `term_at` has come                   -> WATCHING, TERM and CONT sent to the group, once
  *              the time `kill_at` has come                   -> KILLING
  *              the wrapper's socket is closed: it has ended  -> KILLING
- *   KILLING    sends KILL, again while a member is alive
+ *   KILLING    sends KILL, again while the group has members
  *              wrapper: "finish"                             -> ENDS
- *              the wrapper has ended, no member is alive     -> ENDS
+ *              the wrapper has ended, there is no member     -> ENDS
  *
  * Times are on CLOCK_BOOTTIME, the clock of leases, which does not stop in suspend. A time that the wrapper has moved on is read anew
  * when the timer for the earlier one goes off: no message is needed, and a wrapper that is stopped or starved moves nothing. The
@@ -22,7 +22,7 @@
  * The group's number is in the shared page before the command can run: the new process writes it before exec. It also has the
  * wrapper's socket until exec. So when the guardian reads the end of that socket, the number is there.
  *
- * The number stays valid as long as the wrapper lives: it does not reap the group's leader before the guardian has ended.
+ * The number stays valid as long as the wrapper lives: the group has an anchor (spawn.c), which is reaped after the guardian's end.
  */
 #ifndef ZKLOCK_PROCESS_GUARDIAN_H
 #define ZKLOCK_PROCESS_GUARDIAN_H

@@ -247,10 +247,10 @@ static int process_signal_group(lua_State *L)
     return push_result(L, zkl_group_signal(group, check_signal(L, 2)));
 }
 
-/* group_state(group) -> "gone" | "alive" | "unknown" */
+/* group_state(group) -> "gone" | "alive" */
 static int process_group_state(lua_State *L)
 {
-    static const char *const states[] = {"gone", "alive", "unknown"};
+    static const char *const states[] = {"gone", "alive"};
     lua_pushstring(L, states[zkl_group_look((pid_t)luaL_checkinteger(L, 1))]);
     return 1;
 }
@@ -475,6 +475,13 @@ static int process_look(lua_State *L)
     return 2;
 }
 
+/* reap_others(child): all children that have ended but this one */
+static int process_reap_others(lua_State *L)
+{
+    zkl_children_reap((pid_t)luaL_checkinteger(L, 1));
+    return 0;
+}
+
 /* reap(child): after it has ended */
 static int process_reap(lua_State *L)
 {
@@ -512,6 +519,7 @@ LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
         {"spawn", process_spawn},
         {"look", process_look},
         {"reap", process_reap},
+        {"reap_others", process_reap_others},
         {NULL, NULL},
     };
     lua_newtable(L);

@@ -6,11 +6,32 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "group.h"
 #include "signals.h"
+
+/* How the first process of the group has ended, once zkl_group_look has reaped it. */
+static siginfo_t reaped;
+
+/*
+ * Puts a process into the group that ends at once and is not reaped before zkl_child_reap: as long as it is there, no other group can
+ * get the number, whoever else is reaped. It sends no SIGCHLD at its end, so that no other wait of this process finds it. Returns false
+ * if the system refuses.
+ */
+static bool drop_anchor(pid_t group)
+{
+    pid_t anchor = (pid_t)syscall(SYS_clone, 0L, 0L, 0L, 0L, 0L);
+    if (anchor == 0) {
+        _exit(setpgid(0, group) == 0 ? 0 : 1);
+    }
+    siginfo_t info = {0};
+    while (anchor > 0 && waitid(P_PID, (id_t)anchor, &info, WEXITED | WNOWAIT | __WALL) != 0 && errno == EINTR) {
+    }
+    return anchor > 0;
+}
 
 /* Between fork and exec: only functions that are safe there, since the wrapper has other threads. Returns if something fails. */
 static void become_command(const zkl_spawn *spawn, pid_t wrapper)
@@ -72,6 +93,12 @@ pid_t zkl_spawn_start(const zkl_spawn *spawn, int *error)
         return -1;
     }
     pid_t wrapper = getpid();
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+        *error = errno;
+        close(report[0]);
+        close(report[1]);
+        return -1;
+    }
     pid_t child = fork();
     if (child == 0) {
         become_command(spawn, wrapper);
@@ -85,10 +112,17 @@ pid_t zkl_spawn_start(const zkl_spawn *spawn, int *error)
     close(report[1]);
     if (child > 0) {
         setpgid(child, child); /* whichever of the two comes first */
+        reaped.si_pid = 0;
+        bool held = drop_anchor(child);
+        int problem = held ? 0 : errno;
         if (spawn->guard != NULL) {
             atomic_store(&spawn->guard->page->group, child);
         }
         while (read(report[0], error, sizeof *error) < 0 && errno == EINTR) {
+        }
+        if (!held) {
+            zkl_group_signal(child, SIGKILL);
+            *error = problem;
         }
         if (*error != 0) {
             forget(spawn, child);
@@ -103,7 +137,11 @@ zkl_child_state zkl_child_look(pid_t child, int *detail)
 {
     siginfo_t info = {0};
     *detail = 0;
-    while (waitid(P_PID, (id_t)child, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 && errno == EINTR) {
+    if (reaped.si_pid == child) {
+        info = reaped;
+    } else {
+        while (waitid(P_PID, (id_t)child, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 && errno == EINTR) {
+        }
     }
     if (info.si_pid == 0) {
         return ZKL_CHILD_RUNS;
@@ -122,5 +160,34 @@ zkl_child_state zkl_child_look(pid_t child, int *detail)
 void zkl_child_reap(pid_t child)
 {
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    }
+    while (waitpid(-child, NULL, (int)__WCLONE) < 0 && errno == EINTR) { /* the anchor */
+    }
+    reaped.si_pid = reaped.si_pid == child ? 0 : reaped.si_pid;
+}
+
+zkl_group_state zkl_group_look(pid_t group)
+{
+    siginfo_t info = {.si_pid = group};
+    while (info.si_pid != 0) {
+        info = (siginfo_t){.si_pid = 0};
+        if (waitid(P_PGID, (id_t)group, &info, WEXITED | WNOHANG) == 0) {
+            reaped = info.si_pid == group ? info : reaped;
+        } else if (errno != EINTR) {
+            /* No member is a child of this process. One whose parent lives, and has left the group, is seen in /proc only. */
+            return zkl_group_seen(group) ? ZKL_GROUP_ALIVE : ZKL_GROUP_GONE;
+        } else {
+            info.si_pid = group;
+        }
+    }
+    return ZKL_GROUP_ALIVE;
+}
+
+void zkl_children_reap(pid_t child)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 && info.si_pid != child) {
+        waitpid(info.si_pid, NULL, 0);
+        info.si_pid = 0;
     }
 }

@@ -3,6 +3,7 @@
 -- Each round has a command with a grandchild in its group, which both ignore TERM where the title says so, and a program that wants
 -- the lock (spec/programs/grantee.lua). Rounds run at the same time. ZKLOCK_ROUNDS sets their number.
 
+local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
@@ -166,6 +167,43 @@ describe("no process of a command is alive when another contender gets the lock"
             end
         end)
     end)
+
+    --- Runs a shell's program with zklock's words as its arguments where it may mount; fixture.clean ends it. nil: it may not mount.
+    local function start_in_namespace(flags, before, words)
+        if cluster.run({ "unshare", "--mount", flags, "true" }) == nil then
+            return nil
+        end
+        local all = { "unshare", "--mount", flags, "sh", "-c", before .. ' && exec "$@"', "sh" }
+        for _, word in ipairs(commands.words(words)) do
+            all[#all + 1] = word
+        end
+        return fixture.remember(program.run("zklock", all))
+    end
+
+    -- The first process ends at once. The other one ignores TERM, and ends when the spec has seen that the lock is still taken.
+    for title, where in pairs {
+        ["there is no /proc"] = { "--ipc", "mount -t tmpfs none /proc" },
+        ["/proc is that of another pid namespace"] = { "--pid --fork", "true" }
+    } do
+        it("if only its first process ends, and " .. title .. " #once", function()
+            local path, directory = fixture.path(), commands.directory()
+            assert(os.execute("mkfifo " .. directory .. "/fifo"))
+            local wrapper = start_in_namespace(where[1], where[2], { "run", "-k", "1000", path, "--", "sh", "-c",
+                '(trap "" TERM; echo >"$0/begun"; read line <"$0/fifo") & while [ ! -e "$0/begun" ]; do sleep 0.01; done', directory })
+            if not wrapper then
+                return pending("needs the right to mount")
+            end
+            eventually(function()
+                return files.exists(directory .. "/begun")
+            end)
+            for _ = 1, 3 do
+                assert.equal(123, commands.run({ "run", "-n", path, "--", "true" }).status)
+            end
+            files.write(directory .. "/fifo", "end\n")
+            assert.equal(0, commands.run({ "run", "-w", "60", path, "--", "true" }).status)
+            assert.is_number(wrapper:finish().status)
+        end)
+    end
 
     it("if the guardian is killed before #asan", function()
         assert_dead({ ignores = true, status = 125 }, function(rounds)

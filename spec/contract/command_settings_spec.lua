@@ -90,6 +90,21 @@ describe("zklock takes its settings", function()
         assert.equal("home", output)
     end)
 
+    it("and refuses a file that it is told to read, or that exists, and that it cannot read", function()
+        local named = run({ "ZKLOCK_CONFIG=/nonexistent" })
+        assert.equal(125, named.status)
+        assert.truthy(named.errors:find("cannot read the settings: /nonexistent: ", 1, true), named.errors)
+        local home = commands.directory()
+        assert(os.execute("mkdir -p " .. home .. "/.config && ln -s zklock.lua " .. home .. "/.config/zklock.lua"))
+        local words = commands.words({ "ls", "/" })
+        local line = cluster.command_line(words):gsub("'ZKLOCK_CONFIG='", "-u ZKLOCK_CONFIG HOME=" .. home)
+        local output = cluster.run({ "sh", "-c", line .. " 2>&1; echo $?" })
+        assert.truthy(output:find("cannot read the settings: " .. home, 1, true), output)
+        assert.equal("125", output:match "%d+$")
+        assert(os.execute("rm " .. home .. "/.config/zklock.lua"))
+        assert.equal("0", cluster.run({ "sh", "-c", line .. " >/dev/null 2>&1; echo $?" }))
+    end)
+
     it("and refuses what is no setting, no table, no Lua, or reaches for anything outside", function()
         for text, problem in pairs {
             ['return { server = "x" }'] = "there is no setting 'server'",

@@ -596,13 +596,20 @@ int zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv
         return ZINVALIDSTATE;
     zh->depth++;
     int64_t now = library_now(zh);
-    if ((zh->connection == NULL || zh->resolution_delay != -1) && !resolve(zh))
+    sim_connection *handed_over = zh->connection == NULL ? sim_handed_over(zh->caller) : NULL;
+    if (handed_over == NULL && (zh->connection == NULL || zh->resolution_delay != -1) && !resolve(zh))
         return leave(zh, ZSYSTEMERROR);
     *fd = zh->connection != NULL ? zh->connection->descriptor : -1;
     *interest = 0;
     *tv = milliseconds(0);
     if (zh->connection == NULL) {
-        if (zh->delay) {
+        if (handed_over != NULL) {
+            zh->connection = handed_over;
+            zh->connection->handle = zh;
+            zh->state = ZOO_CONNECTING_STATE;
+            zh->delay = false;
+            *tv = milliseconds(zh->recv_timeout / 3);
+        } else if (zh->delay) {
             *tv = milliseconds(zh->recv_timeout / 60);
             zh->delay = false;
         } else {

@@ -291,6 +291,9 @@ void sim_connection_reply(sim_connection *connection, const sim_reply *reply);
 void sim_connection_shut(sim_connection *connection); /* orderly: after everything that was sent */
 void sim_connection_abort(sim_connection *connection, bool lose_replies);
 
+/* Returns the connection that the caller has handed over to the C client (sim_hand_over), for its next connection; NULL: none. */
+sim_connection *sim_handed_over(int caller);
+
 /* The caller's side of the connection is gone: lets the client take its turn. */
 void sim_connection_tell(sim_connection *connection);
 
@@ -437,6 +440,7 @@ typedef struct {
     int64_t slow[SIM_MAX_CALLERS]; /* extra delay of each message on new connections */
     bool names_fail[SIM_MAX_CALLERS];
     bool send_fails[SIM_MAX_CALLERS];
+    sim_connection *handed_over[SIM_MAX_CALLERS]; /* for the C client's next connection */
     bool write_lost[SIM_MAX_CALLERS];     /* the next create or delete of an ephemeral node breaks its connection */
     int64_t write_after[SIM_MAX_CALLERS]; /* and is executed so much later */
     unsigned throttles[SIM_MAX_CALLERS];  /* types of requests that are throttled, as bits 1 << sim_type */

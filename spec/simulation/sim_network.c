@@ -14,6 +14,9 @@
 
 #include "sim_internal.h"
 
+/* Connections have descriptors from here. */
+#define FIRST_DESCRIPTOR 1000
+
 /* Kinds of messages from a server to a client. */
 enum {
     DOWN_REPLY = 0,
@@ -207,7 +210,7 @@ sim_connection *sim_connect(struct _zhandle *handle, int caller, int server, int
     sim_connection *connection = sim_alloc(sizeof(*connection));
     connection->id = ++sim.last_connection;
     connection->ordinal = ++sim.connections_of[caller];
-    connection->descriptor = 1000 + connection->id;
+    connection->descriptor = FIRST_DESCRIPTOR + connection->id;
     connection->handle = handle;
     connection->caller = caller;
     connection->server = server;
@@ -224,6 +227,82 @@ sim_connection *sim_connect(struct _zhandle *handle, int caller, int server, int
     sim.statistics.connections++;
     sim_schedule(sim.now + sim_delay(), establish, connection, 0);
     return connection;
+}
+
+/* ---- connections that a client makes before the C client uses one of them ---- */
+
+/* Their owner in place of a handle, until one is handed over. */
+static struct _zhandle *const dialing = (struct _zhandle *)&sim;
+
+/* So many descriptors after the first connection's, those of sim_dials_descriptor begin. */
+#define DIALS 500000
+
+bool sim_resolves(const char *host)
+{
+    sim_host *found;
+    bool resolves = !sim.names_fail[sim.caller];
+    sim.statistics.name_failures += !resolves;
+    return resolves && (!sim_hosts_matter(host) || sim_find_hosts(host, &found) == 1);
+}
+
+int sim_dial(const char *host)
+{
+    sim_host *found = NULL;
+    sim_find_hosts(host, &found);
+    sim_connection *connection = sim_connect(dialing, sim.caller, found->server, found->link);
+    sim_trace("client %d: connects to %s", sim.caller, host);
+    return connection->descriptor;
+}
+
+static sim_connection *dialed(int descriptor)
+{
+    sim_connection *connection = sim_connection_of(descriptor);
+    assert(connection != NULL && connection->handle == dialing);
+    return connection;
+}
+
+static sim_dialed state_of(const sim_connection *connection)
+{
+    return connection->refused || connection->reset ? SIM_DIAL_FAILED
+           : connection->established                ? SIM_DIAL_CONNECTED
+                                                    : SIM_DIAL_PENDING;
+}
+
+sim_dialed sim_dial_state(int descriptor)
+{
+    return state_of(dialed(descriptor));
+}
+
+void sim_hang_up(int descriptor)
+{
+    sim_connection_close(dialed(descriptor));
+}
+
+void sim_hand_over(int descriptor)
+{
+    sim_connection *connection = dialed(descriptor);
+    sim.handed_over[connection->caller] = connection;
+}
+
+sim_connection *sim_handed_over(int caller)
+{
+    sim_connection *connection = sim.handed_over[caller];
+    sim.handed_over[caller] = NULL;
+    return connection;
+}
+
+int sim_dials_descriptor(void)
+{
+    return FIRST_DESCRIPTOR + DIALS + sim.caller;
+}
+
+static bool has_dialed(int caller)
+{
+    for (const sim_connection *each = sim.connections; each != NULL; each = each->next) {
+        if (each->caller == caller && each->handle == dialing && state_of(each) != SIM_DIAL_PENDING)
+            return true;
+    }
+    return false;
 }
 
 sim_connection *sim_connections(void)
@@ -385,6 +464,8 @@ void sim_lose_next_write(int caller, int64_t after)
 
 short sim_poll(int descriptor, short events)
 {
+    if (descriptor >= FIRST_DESCRIPTOR + DIALS)
+        return has_dialed(descriptor - FIRST_DESCRIPTOR - DIALS) ? POLLIN : 0;
     const sim_connection *connection = sim_connection_of(descriptor);
     if (connection == NULL || connection->handle == NULL)
         return POLLNVAL;

@@ -190,6 +190,23 @@ uint64_t sim_trace_hash(void);
 
 /* Clients. */
 void sim_set_caller(int caller);
+
+/*
+ * Connections that the present caller makes by itself, one of which the C client then uses (csrc/client/connector.h). A host is "h1:2181",
+ * "link1:2181", or an address, at which nobody listens. sim_poll of sim_dials_descriptor tells whether one is no longer pending.
+ */
+typedef enum {
+    SIM_DIAL_PENDING,
+    SIM_DIAL_CONNECTED,
+    SIM_DIAL_FAILED
+} sim_dialed;
+bool sim_resolves(const char *host);
+int sim_dial(const char *host); /* its name must resolve; returns the connection's descriptor */
+sim_dialed sim_dial_state(int descriptor);
+void sim_hang_up(int descriptor);
+/* The C client's next zookeeper_interest without a connection uses this one. */
+void sim_hand_over(int descriptor);
+int sim_dials_descriptor(void);
 /* Returns what poll(2) would report for the descriptor: POLLIN, POLLOUT, POLLERR, POLLHUP. */
 short sim_poll(int descriptor, short events);
 /* Does what shutdown(2) of both directions does. */

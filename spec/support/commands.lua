@@ -14,7 +14,7 @@ local CONNECT_TIMEOUT = 60
 --- Returns the words of a command line of zklock. `options`: servers (the shared ones), variables (list of "NAME=value").
 function commands.words(words, options)
     options = options or {}
-    local list = { "env", "ZKLOCK_CONFIG=/nonexistent", "ZKLOCK_CONNECT_TIMEOUT=" .. CONNECT_TIMEOUT,
+    local list = { "env", "ZKLOCK_CONFIG=", "ZKLOCK_CONNECT_TIMEOUT=" .. CONNECT_TIMEOUT,
         "ZKLOCK_SERVERS=" .. (options.servers or fixture.servers()) }
     for _, variable in ipairs(options.variables or {}) do
         list[#list + 1] = variable
@@ -54,7 +54,7 @@ end
 
 --- Writes a script that runs a Lua program, or the interpreter, with this project's modules.
 local function write_script(name, words)
-    files.write(name, ("#!/bin/sh\nexport ZKLOCK_CONFIG=/nonexistent LUA_PATH=%s LUA_CPATH=%s\nexec %s \"$@\"\n"):format(
+    files.write(name, ("#!/bin/sh\nexport ZKLOCK_CONFIG= LUA_PATH=%s LUA_CPATH=%s\nexec %s \"$@\"\n"):format(
         cluster.quote(absolute(package.path)), cluster.quote(absolute(package.cpath)), cluster.command_line(words)))
     assert(os.execute("chmod +x " .. cluster.quote(name)))
 end

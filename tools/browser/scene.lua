@@ -78,7 +78,7 @@ go(function()
     child = uv.spawn(arg[-1], {
         args = { directory .. "/lua/zklock/cli/main.lua", "hold", "--session-timeout", tostring(SESSION), root .. "/deploy" },
         env = { "LUA_PATH=" .. package.path, "LUA_CPATH=" .. package.cpath, "ZKLOCK_SERVERS=" .. servers,
-            "ZKLOCK_IDENTITY=deployer:9", "ZKLOCK_CONFIG=/nonexistent" },
+            "ZKLOCK_IDENTITY=deployer:9", "ZKLOCK_CONFIG=" },
         stdio = { uv.new_pipe(false), output, nil }
     }, function() end)
     output:read_start(function(_, line) -- it holds

@@ -2,7 +2,7 @@
 --
 -- Options of the command line come before the environment (`ZKLOCK_SERVERS` and so on), and the environment before the files
 -- `~/.config/zklock.lua` and `/etc/zklock.lua`. A file returns a table: `return { servers = "zk1:2181,zk2:2181" }`. It runs without
--- any function or variable. `ZKLOCK_CONFIG` names one file in place of these two.
+-- any function or variable. `ZKLOCK_CONFIG` names one file in place of these two, "" none.
 --
 -- Credentials come from files and from the environment only: the command line of a process can be read by every user.
 
@@ -79,11 +79,15 @@ local function compile(source, name)
     return load(source, "@" .. name, "t", {})
 end
 
---- Reads one file into `found`, where nothing is replaced. Returns true; or nil and what is wrong.
-local function read_file(name, found)
-    local file = io.open(name, "rb")
+--- errno of io.open for a file that does not exist: ENOENT, ENOTDIR.
+local ABSENT = { [2] = true, [20] = true }
+
+--- Reads one file into `found`, where nothing is replaced. A file that may hold credentials and cannot be read is not taken for one that
+-- does not exist. Returns true; or nil and what is wrong.
+local function read_file(name, found, optional)
+    local file, unread, number = io.open(name, "rb")
     if not file then
-        return true
+        return optional and ABSENT[number] or nil, "cannot read the settings: " .. unread
     end
     local source = file:read "*a"
     file:close()
@@ -109,18 +113,18 @@ local function read_file(name, found)
     return true
 end
 
---- The files that exist or may exist, the most important one first.
+--- The files, the most important one first, and whether each may be missing.
 local function file_names()
     local named = os.getenv "ZKLOCK_CONFIG"
     if named then
-        return { named }
+        return { named ~= "" and named or nil }, false
     end
     local names, home = {}, os.getenv "HOME"
     if home then
         names[1] = home .. "/.config/zklock.lua"
     end
     names[#names + 1] = "/etc/zklock.lua"
-    return names
+    return names, true
 end
 
 --- Reads "scheme:credential", from a file if there is no such setting.
@@ -221,8 +225,9 @@ function settings.read(arguments)
             found[name] = { value = set, from = variable }
         end
     end
-    for _, name in ipairs(file_names()) do
-        local ok, wrong = read_file(name, found)
+    local names, optional = file_names()
+    for _, name in ipairs(names) do
+        local ok, wrong = read_file(name, found, optional)
         if not ok then
             return nil, wrong
         end

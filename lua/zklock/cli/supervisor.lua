@@ -15,10 +15,11 @@
 --   stopping   TERM was sent to the group. After the grace, or as soon as the lock is lost -> killing
 --              no process of the group is left                                   -> gone
 --   killing    KILL is sent until no process of the group is left                -> gone
---   gone       the guardian ends; then the first process is reaped. Only now may the lock be released
+--   gone       the guardian ends; then the anchor is reaped. Only now may the lock be released
 --
--- The state only moves down this list. The first process stays unreaped until the end, so that the number of the group cannot
--- come to belong to other processes while wrapper and guardian send signals to it.
+-- The state only moves down this list. The group has an anchor until the end (csrc/process/spawn.c), so that its number cannot come
+-- to belong to other processes while wrapper and guardian send signals to it. The wrapper is a subreaper: what is orphaned becomes its
+-- child. So the kernel tells it when the group is gone, also where there is no /proc, or that of other processes.
 --
 -- **Deadlines.** The lease ends at an instant L, and the session cannot have expired before L (docs/reliability.md). KILL is sent
 -- at L at the latest. TERM is sent earlier, by the grace, but by an eighth of the session timeout at most: a session whose
@@ -211,6 +212,7 @@ end
 --- Looks at the command's first process, and at its group when that has ended.
 -- @treturn number seconds until the next look
 local function check_command(self)
+    process.reap_others(self.pid)
     if not self.ended then
         local state, detail = process.look(self.pid)
         if state == "runs" then
@@ -221,7 +223,7 @@ local function check_command(self)
         end
         self.ended, self.detail = state, detail
     end
-    if process.group_state(self.pid) ~= "alive" then
+    if process.group_state(self.pid) == "gone" then
         self.state = GONE
         return 0
     end
@@ -334,7 +336,7 @@ local function abort(self)
         if state == "exited" or state == "killed" then
             self.ended, self.detail = state, detail
         end
-    until self.ended and process.group_state(self.pid) ~= "alive"
+    until self.ended and process.group_state(self.pid) == "gone"
 end
 
 local function take_turns(self)

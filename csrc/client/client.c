@@ -252,11 +252,17 @@ static bool make_connector(zkl_client *client, const zkl_client_options *options
 
 static bool reach(void *context, int64_t *wake_at)
 {
-    const zkl_client *client = context;
+    zkl_client *client = context;
     if (client->tls_link != NULL) {
         zkl_tls_link_end(client->tls_link);
     }
-    return zkl_connector_reach(client->connector, wake_at);
+    if (!client->socket.may_block) {
+        *wake_at = zkl_clock(); /* the connection was lost in a caller's turn */
+        return false;
+    }
+    bool reached = zkl_connector_reach(client->connector, wake_at);
+    client->socket.connecting = !reached;
+    return reached;
 }
 
 static void reached(void *context, int fd)

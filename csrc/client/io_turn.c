@@ -62,8 +62,10 @@ static void uncork(zkl_client *client)
 
 struct pollfd zkl_client_link_poll(const zkl_client *client)
 {
-    struct pollfd connecting = zkl_connector_poll(client->connector);
-    return connecting.fd >= 0 || client->tls_link == NULL ? connecting : zkl_tls_link_poll(client->tls_link);
+    if (client->socket.connecting) {
+        return zkl_connector_poll(client->connector);
+    }
+    return client->tls_link != NULL ? zkl_tls_link_poll(client->tls_link) : (struct pollfd){.fd = -1};
 }
 
 /* Does what ends each turn, and each call that may have sent something. */
@@ -124,9 +126,11 @@ void zkl_client_push(zkl_client *client)
     }
 }
 
-/* Does what is due in the engine, and asks it what to wait for next. */
-static void prepare(zkl_client *client, zkl_poll *wanted)
+/* Does what is due in the engine, and asks it what to wait for next. `by_caller` as in zkl_client_turn. */
+static void prepare(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
+    client->socket.connecting = false;
+    client->socket.may_block = !by_caller;
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
     if (client->tls_link != NULL) {
         zkl_tls_link_prepare(client->tls_link);
@@ -169,7 +173,7 @@ void zkl_client_read(zkl_client *client, short revents)
     }
     for (int32_t packets = 1; packets < MOST_PACKETS && zkl_engine_may_read_on(client->engine); packets++) {
         zkl_poll wanted;
-        prepare(client, &wanted);
+        prepare(client, &wanted, false);
         if (!zkl_engine_may_read_on(client->engine)) {
             return; /* the connection was lost meanwhile */
         }
@@ -190,7 +194,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
             return false;
         }
     }
-    prepare(client, wanted);
+    prepare(client, wanted, by_caller);
     if (client->tls_link != NULL) {
         zkl_tls_link_flush_rest(client->tls_link);
     }

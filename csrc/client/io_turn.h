@@ -9,7 +9,10 @@
 
 /* The C client's socket. */
 typedef struct {
-    int fd;                 /* engine_mutex: as of the latest zkl_engine_prepare, or -1 */
+    int fd;          /* engine_mutex: as of the latest zkl_engine_prepare, or -1 */
+    bool connecting; /* engine_mutex: the latest turn has asked the connector for a server */
+    bool
+        may_block; /* engine_mutex: this is the I/O thread's turn. Only then connections are begun: names have to resolve. */
     bool corked;            /* engine_mutex: bytes for it may be held back until the turn is over */
     int32_t singles;        /* engine_mutex: so many reads do not look for further packets */
     int32_t held_back;      /* engine_mutex: requests since the latest zkl_client_push while `held` */

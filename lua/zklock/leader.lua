@@ -9,8 +9,8 @@
 -- its own in luv, cqueues and copas, a timer in nginx, inside client:pump() in a plain program. It may run as long as the
 -- candidate leads, and should look at is_leader() between two pieces of work.
 --
--- The term ends by a loss (the lock's on_lost), by resign or close, by another client's revoke, or when on_elected raises: a leader
--- that does nothing would keep others from leading. on_lost(reason) runs, and only
+-- The term ends by a loss (the lock's on_lost), by resign or close, by another client's revoke, or by an error of on_elected.
+-- Otherwise a leader that does nothing would keep others from leading. on_lost(reason) runs, and only
 -- then the mutex is released, so that the next leader finds the work stopped. A lost mutex needs no release: its lease ended
 -- before the servers could give the mutex to another candidate, and on_lost runs as soon as the loop runs.
 --
@@ -225,7 +225,7 @@ function Leader.new(client, path, settings, lock_settings)
         _working = false, -- whether on_elected runs
         _ending = false,  -- whether on_lost runs
         _pausing = false, -- whether it pauses before it queues again
-        _failures = 0,    -- how many pauses there have been since it last led well
+        _failures = 0,    -- pauses since on_elected last returned
         _closed = false
     }, Leader)
     lock_settings.handoff = 0

@@ -222,6 +222,7 @@ build = {
     ["zklock.options"] = "lua/zklock/options.lua",
     ["zklock.owner"] = "lua/zklock/owner.lua",
     ["zklock.protect"] = "lua/zklock/protect.lua",
+    ["zklock.report"] = "lua/zklock/report.lua",
     ["zklock.rwlock"] = "lua/zklock/rwlock.lua",
     ["zklock.semaphore"] = "lua/zklock/semaphore.lua",
     ["zklock.sha256"] = "lua/zklock/sha256.lua",

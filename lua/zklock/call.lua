@@ -7,7 +7,7 @@
 --   * exactly once, also after `call:cancel()`, and with the code "closed" when the client is closed. If the function itself
 --     returns nil, message, code, the callback is not called. A client that is garbage-collected calls no callbacks.
 --   * never from within the function that was called, or from within call:cancel(), also if the answer is known at once.
---   * as every other callback (`Client:_run_callback`): an error in it is reported by the option `log`.
+--   * as every other callback (`Client:_run_callback`): an error in it is reported (zklock.report).
 --
 -- The pump is the adapter's, or whatever calls client:pump(). The deadline is C's: the I/O thread makes client:pollfd() readable
 -- at the deadline, as for any other event. So no loop needs a timer for it.

@@ -6,9 +6,8 @@
 --
 -- Callbacks (`log`, `on("state")`, a lock's `on_lost`) run when the client is pumped: inside any wait of this client (acquire,
 -- release, flush, contenders, close), or in client:pump(). An error raised by a callback never reaches the wait that happened
--- to run the callback. It is reported through `log`, or without `log` through Lua 5.4's warn. A callback may itself wait. This
--- delays the wait that runs it, unless the adapter spawns callbacks (`zklock.adapters`). On Lua 5.1 (not LuaJIT) a callback
--- cannot yield.
+-- to run the callback. It is reported (`zklock.report`). A callback may itself wait. This delays the wait that runs it, unless
+-- the adapter spawns callbacks (`zklock.adapters`). On Lua 5.1 (not LuaJIT) a callback cannot yield.
 
 local cluster_mutex = require "zklock.cluster_mutex"
 local core = require "zklock.core"
@@ -22,20 +21,16 @@ local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 local protect = require "zklock.protect"
+local report = require "zklock.report"
 local RwLock = require "zklock.rwlock"
 local Semaphore = require "zklock.semaphore"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, next, pairs, pcall, rawget, setmetatable, tostring, type =
-    error, next, pairs, pcall, rawget, setmetatable, tostring, type
+local error, next, pairs, pcall, setmetatable, type = error, next, pairs, pcall, setmetatable, type
 local format = string.format
 local max, min = math.max, math.min
 local now = core.now
-
---- Lua 5.4's warn. It is silent unless the program turns it on.
-local warn = rawget(_G, "warn") or function()
-end
 
 --- How many seconds close waits for the end of the session, unless told otherwise. The C side has a limit too.
 local CLOSE_TIMEOUT = 5
@@ -214,13 +209,17 @@ function Client:_leases()
     return leases
 end
 
---- Reports an error in a callback, which cannot be returned to a caller.
+--- Reports an error that cannot be returned to a caller.
 function Client:_report(message)
-    local log = self._log
-    if log and pcall(log, "error", message) then
-        return
+    report.error(self._log, message)
+end
+
+--- Calls one of the program's callbacks. Its error is reported.
+local function run_protected(self, what, fn, ...)
+    local ok, problem = pcall(fn, ...)
+    if not ok then
+        self:_report(format("the callback %s raised: %s", what, report.text_of(problem)))
     end
-    warn("zklock: " .. message)
 end
 
 --- Runs one of the program's callbacks. `what` names it in the report of its error.
@@ -228,28 +227,17 @@ function Client:_run_callback(what, fn, ...)
     local spawn = self._adapter.spawn
     if spawn then
         local first, second, third = ...
-        spawn(function()
-            local ok, problem = pcall(fn, first, second, third)
-            if not ok then
-                self:_report(format("the callback %s raised: %s", what, tostring(problem)))
-            end
+        return spawn(function()
+            run_protected(self, what, fn, first, second, third)
         end)
-        return
     end
-    local ok, problem = pcall(fn, ...)
-    if not ok then
-        self:_report(format("the callback %s raised: %s", what, tostring(problem)))
-    end
+    run_protected(self, what, fn, ...)
 end
 
 --- Passes a line to `log`, if there is one.
 function Client:_say(level, text)
-    local log = self._log
-    if log then
-        local ok, problem = pcall(log, level, text)
-        if not ok then
-            warn("zklock: the callback log raised: " .. tostring(problem))
-        end
+    if self._log then
+        report.line(self._log, level, text)
     end
 end
 
@@ -676,9 +664,9 @@ end
 --   * `on_elected` function(token), called when the candidate is elected. It may run as long as the candidate leads, where the
 --     event loop has coroutines or timers for callbacks. `token` is the fencing token of the term.
 --   * `on_lost` function(reason), called once for each term, at its end. The reason is "lost" (the session, its lease or the
---     node), "resigned", "closed" (the candidate or its client) or "revoked" (another client has called revoke for a mutex on the
---     path). After "lost",
---     "resigned" and "revoked" the candidate campaigns again, when on_elected and on_lost have returned.
+--     node), "resigned", "closed" (the candidate or its client), "revoked" (another client has called revoke for a mutex on the
+--     path) or "failed" (on_elected has raised). After all but "closed" the candidate campaigns again, when on_elected and
+--     on_lost have returned; after "failed" it pauses first, for a second, then for two, four, … up to 60.
 --   * `identity`, `acl` as of Client:mutex
 --   * `metrics` as of Client:mutex; "leader" by default, apart from locks, because candidates wait for as long as another one leads
 --

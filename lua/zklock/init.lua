@@ -110,7 +110,8 @@ end
 --     clients with the same `auth`), "read" (every client may read), or a list of `{scheme =, id =, perms = "crwda"}`.
 --   * `identity` the data of the client's nodes, which other clients see: default "host:pid".
 --   * `lease` default true; false: only the server decides whether a lock is held (docs/good-to-know.md).
---   * `log` function(level, message) with level "error", "warn", "info" or "debug". Nothing is logged anywhere else.
+--   * `log` function(level, message) with level "error", "warn", "info" or "debug". Without `log` only errors of
+--     callbacks are reported: to nginx's error log, elsewhere to stderr.
 --   * `tls` table: connects by TLS only (docs/security.md). `ca_file` and `ca_path`: the authorities whose certificates a server
 --     may have, a file in PEM or a directory as of `openssl rehash`; without both, those of the system. `cert_file`, `key_file`
 --     (default: `cert_file`) and `key_password`: this client's certificate. `server_name`: the name that the certificates of
@@ -141,23 +142,29 @@ local SECRET = { auth = true, key_password = true }
 -- contain themselves.
 local DEEPEST = 3
 
+--- Returns the text of a number: two numbers that differ have different texts, and 1 and 1.0, which are equal, the same.
+local function exact(value)
+    return ("%.17g"):format(value)
+end
+
 --- Returns a text by which options for a client are compared. The text may be kept as long as the Lua state. Functions do not
 -- count, because a function expression in the call of zklock.shared makes a new function each time. Credentials are only
 -- hashed.
 local function fingerprint(value, secret, depth)
     local kind = type(value)
     if kind == "function" or depth > DEEPEST then
-        return kind
+        return kind .. ";"
     elseif kind ~= "table" then
-        local text = tostring(value)
-        return kind .. ":" .. (secret and sha256(text) or text)
+        local text = kind == "number" and exact(value) or tostring(value)
+        text = secret and sha256(text) or text
+        return ("%s:%d:%s;"):format(kind, #text, text) -- with its length, so that no other value has the same text
     end
     local parts = {}
     for name, field in pairs(value) do
-        parts[#parts + 1] = ("%s=%s"):format(tostring(name), fingerprint(field, secret or SECRET[name], depth + 1))
+        parts[#parts + 1] = fingerprint(name, false, depth) .. fingerprint(field, secret or SECRET[name], depth + 1)
     end
     sort(parts, options.precedes)
-    return "{" .. concat(parts, ",") .. "}"
+    return "{" .. concat(parts) .. "}"
 end
 
 --- Server list -> the latest client of zklock.shared, as a memo of its options (options.remember).
@@ -193,7 +200,7 @@ function zklock.shared(servers, settings)
         wanted[name] = value
     end
     wanted.connect_timeout, wanted.wait = nil, nil
-    local key = tostring(servers) .. " " .. fingerprint(wanted, false, 0)
+    local key = fingerprint(servers, false, 0) .. fingerprint(wanted, false, 0)
     client = shared[key]
     if is_open(client) then
         latest[servers] = options.remember(wanted, client, UNCOUNTED)

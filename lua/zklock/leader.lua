@@ -9,12 +9,14 @@
 -- its own in luv, cqueues and copas, a timer in nginx, inside client:pump() in a plain program. It may run as long as the
 -- candidate leads, and should look at is_leader() between two pieces of work.
 --
--- The term ends by a loss (the lock's on_lost), by resign or close, or by another client's revoke. on_lost(reason) runs, and only
+-- The term ends by a loss (the lock's on_lost), by resign or close, by another client's revoke, or by an error of on_elected.
+-- Otherwise a leader that does nothing would keep others from leading. on_lost(reason) runs, and only
 -- then the mutex is released, so that the next leader finds the work stopped. A lost mutex needs no release: its lease ended
 -- before the servers could give the mutex to another candidate, and on_lost runs as soon as the loop runs.
 --
 -- The next term of the same candidate begins no sooner than on_elected and on_lost of the previous term have returned. So the
--- program's functions never run twice at once. The candidate queues behind all others again: the mutex has `handoff = 0`.
+-- program's functions never run twice at once. The candidate queues behind all others again: the mutex has `handoff = 0`. After an
+-- error of on_elected, or a campaign that has failed, it pauses first.
 
 local Call = require "zklock.call"
 local core = require "zklock.core"
@@ -23,14 +25,16 @@ local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
+local text_of = require("zklock.report").text_of
 
-local error, pairs, pcall, setmetatable, tostring = error, pairs, pcall, setmetatable, tostring
-local format = string.format
+local error, pairs, pcall, setmetatable = error, pairs, pcall, setmetatable
+local format, min = string.format, math.min
 local now = core.now
 local held_acquisition = Hold.held_acquisition
 
---- Seconds before a candidate campaigns again after the servers have refused its campaign ("no_auth", "exhausted").
-local PAUSE = 1
+--- Seconds before a candidate campaigns again after its campaign has failed ("no_auth", "exhausted", …) or on_elected has raised:
+-- the first pause. Each further one is twice as long, up to the longest.
+local PAUSE, LONGEST_PAUSE = 1, 60
 
 local Leader = {}
 Leader.__index = Leader
@@ -56,34 +60,58 @@ end
 
 local campaign
 
---- Campaigns again after a pause.
+--- Reports a failure that no function of the program is told of.
+local function report(self, what, problem)
+    self._client:_report(format("the leader %s: %s: %s", self._lock:path(), what, text_of(problem)))
+end
+
+--- Campaigns again after a pause, which grows from one failure to the next.
 local function campaign_later(self)
     local client = self._client
-    local operation = client._core:operate { kind = "exists", path = self._lock:path(), watch = false }
-    if operation and Call.is_possible(client) then
-        self._pausing = true
-        Call.begin(client, pause_kind, { client = client, operation = operation }, operation, PAUSE, function()
-            self._pausing = false
-            campaign(self)
-        end)
+    local able, problem = Call.is_possible(client)
+    local operation
+    if able then
+        operation, problem = client._core:operate { kind = "exists", path = self._lock:path(), watch = false }
+    end
+    if not operation then
+        if not client._closing then
+            report(self, "the candidate campaigns no more", problem)
+        end
+        return
+    end
+    local pause = min(PAUSE * 2 ^ self._failures, LONGEST_PAUSE)
+    self._failures, self._pausing = self._failures + 1, true
+    Call.begin(client, pause_kind, { client = client, operation = operation }, operation, pause, function()
+        self._pausing = false
+        campaign(self)
+    end)
+end
+
+--- Acts on a campaign that has failed, or that could not be begun.
+local function campaign_failed(self, message, code)
+    if code == "lost" then
+        campaign(self)
+    elseif self._closed or code == "cancelled" or code == "forked" or code == "closed" and self._client._closing then
+        return -- the program has ended it
+    else
+        report(self, "the campaign failed", message)
+        campaign_later(self)
     end
 end
 
 -- Terms ----------------------------------------------------------------------------------------------------------------
 
---- Reports a failure that no function of the program is told of.
-local function report(self, what, problem)
-    self._client:_report(format("the leader %s: %s: %s", self._lock:path(), what, tostring(problem)))
-end
-
 --- Runs a function of the program. An error in it is reported.
+-- @treturn boolean whether it has returned
 local function run(self, name, fn, argument)
     if fn then
         local ok, problem = pcall(fn, argument)
         if not ok then
             report(self, "the callback " .. name .. " raised", problem)
         end
+        return ok
     end
+    return true
 end
 
 --- Ends a term: tells the program, releases what is left of the lock, and campaigns again. May run in any coroutine.
@@ -113,6 +141,23 @@ local function step_down(self, reason, here)
     return true
 end
 
+--- Runs on_elected. If it raises, the term ends, and the candidate pauses before it queues again.
+local function begin_term(self, lock, token)
+    self._held, self._working = lock, true
+    local begun = now()
+    local ok = run(self, "on_elected", self._on_elected, token)
+    self._working = false
+    if ok or now() - begun > LONGEST_PAUSE then
+        self._failures = 0
+    end
+    if not ok and not self._closed then
+        campaign_later(self) -- first: the end of the term would campaign at once
+        if lock == self._held then
+            step_down(self, "failed", true)
+        end
+    end
+end
+
 --- The callback of the mutex: the candidate is elected, or its campaign has failed.
 local function on_answer(self, lock, message, code)
     self._call = nil
@@ -121,27 +166,19 @@ local function on_answer(self, lock, message, code)
     elseif lock then
         local token = lock:token()
         if token then
-            self._held, self._working = lock, true
-            run(self, "on_elected", self._on_elected, token)
-            self._working = false
+            begin_term(self, lock, token)
         end
         campaign(self) -- if the term is over already
-    elseif code == "lost" then
-        campaign(self)
-    elseif code ~= "cancelled" and code ~= "closed" and code ~= "forked" then
-        report(self, "the campaign failed", message)
-        campaign_later(self)
+    else
+        campaign_failed(self, message, code)
     end
 end
 
---- Queues for the mutex, unless the candidate does, leads, is closed, or functions of its last term still run.
+--- Begins to queue for the mutex.
 -- @treturn true|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:acquire with a callback
-function campaign(self)
-    if self._closed or self._call or self._held or self._working or self._ending or self._pausing then
-        return true
-    end
+local function queue(self)
     local call, message, code = self._lock:acquire { keep = true, callback = function(...)
         on_answer(self, ...)
     end }
@@ -150,6 +187,17 @@ function campaign(self)
         return true
     end
     return nil, message, code
+end
+
+--- Queues for the mutex, unless the candidate does, leads, is closed, pauses, or functions of its last term still run.
+function campaign(self)
+    if self._closed or self._call or self._held or self._working or self._ending or self._pausing then
+        return
+    end
+    local queued, message, code = queue(self)
+    if not queued then
+        campaign_failed(self, message, code)
+    end
 end
 
 -- Making one -----------------------------------------------------------------------------------------------------------
@@ -177,6 +225,7 @@ function Leader.new(client, path, settings, lock_settings)
         _working = false, -- whether on_elected runs
         _ending = false,  -- whether on_lost runs
         _pausing = false, -- whether it pauses before it queues again
+        _failures = 0,    -- pauses since on_elected last returned
         _closed = false
     }, Leader)
     lock_settings.handoff = 0
@@ -193,7 +242,7 @@ function Leader.new(client, path, settings, lock_settings)
         end
     end
     self._lock = Lock.new(Lock, client, Lock.MUTEX, path, lock_settings)
-    local begun, message, code = campaign(self)
+    local begun, message, code = queue(self)
     if not begun then
         return nil, message, code
     end

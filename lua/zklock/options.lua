@@ -73,6 +73,11 @@ function options.timeout(value)
     return true, value
 end
 
+--- Returns a text without white space at its ends, in linear time. A pattern with a repetition before `%s*$` takes quadratic time.
+function options.trimmed(text)
+    return text:sub(text:match "^%s*()", #text - #text:reverse():match "^%s*")
+end
+
 --- The longest duration of something, in seconds.
 function options.duration(value)
     if type(value) ~= "number" or not (value > 0 and value < huge) then
@@ -321,14 +326,14 @@ function options.servers(servers)
     local hosts, chroot = servers:match("^([^/]*)(.*)$")
     local addresses = {}
     for address in (hosts .. ","):gmatch("([^,]*),") do
-        address = address:match("^%s*(.-)%s*$")
+        address = options.trimmed(address)
         local normal = normal_address(address)
         if not normal then
             return nil, format('%s (address %d, "%s", is not "host:port")', expected, #addresses + 1, address)
         end
         addresses[#addresses + 1] = normal
     end
-    chroot = chroot:match("^(.-)%s*$")
+    chroot = options.trimmed(chroot)
     if chroot == "/" then
         chroot = ""
     end

@@ -239,25 +239,59 @@ describe("leadership", function()
         assert.same({ "elected" }, bert.calls)
     end)
 
-    it("has errors of its functions reported, and goes on", function()
-        local log = {}
-        local all = { new_candidate("anna", fixture.path(), {
+    it("ends its term when on_elected raises, and queues again after a pause that grows", function()
+        local log, path = {}, fixture.path()
+        local anna = new_candidate("anna", path, {
             log = function(level, message)
                 log[#log + 1] = level .. ": " .. message
             end,
             on_elected = function() error("cannot begin") end,
             on_lost = function() error("cannot end") end
-        }) }
-        for term = 1, 2 do
-            run_until(all, function()
-                return #all[1].terms == term
-            end, 10, "a term")
-            assert.is_true(all[1].leader:is_leader())
-            assert.is_true(all[1].leader:resign())
+        })
+        run_until({ anna }, function()
+            return #anna.terms == 4
+        end, 30, "four terms")
+        for term = 1, 3 do
+            assert.equal("failed", anna.terms[term].reason)
+            local pause = anna.terms[term + 1].elected - anna.terms[term].lost
+            assert.is_true(pause >= 2 ^ (term - 1), pause)
+            if is_virtual then
+                assert.near(2 ^ (term - 1), pause, 0.2)
+            end
         end
         local text = table.concat(log, "\n")
         assert.truthy(text:find("error: the leader /[^ ]+: the callback on_elected raised: [^\n]*cannot begin"), text)
         assert.truthy(text:find("error: the leader /[^ ]+: the callback on_lost raised: [^\n]*cannot end"), text)
+        local bert = new_candidate("bert", path)
+        run_until({ anna, bert }, function()
+            return bert.leader:is_leader()
+        end, 60, "the next candidate")
+        local terms = #anna.terms
+        run_for({ anna, bert }, 20)
+        assert.equal(terms, #anna.terms)
+        assert.is_true(bert.leader:is_leader())
+    end)
+
+    it("says so when its campaign cannot be begun, and tries again", function()
+        local log = {}
+        local anna = new_candidate("anna", fixture.path(), { log = function(level, message)
+            log[#log + 1] = level .. ": " .. message
+        end })
+        await_leader { anna }
+        local lock, refusals = anna.leader._lock, 0
+        function lock.acquire(...)
+            refusals = refusals + 1
+            if refusals == 1 then
+                return nil, "out of memory", "failed"
+            end
+            lock.acquire = nil
+            return lock:acquire(select(2, ...))
+        end
+        assert.is_true(anna.leader:resign())
+        run_until({ anna }, function()
+            return #anna.terms == 2
+        end, 10, "another term")
+        assert.truthy(table.concat(log, "\n"):find("error: the leader /[^ ]+: the campaign failed: out of memory"))
     end)
 
     it("answers closed on a closed client, and refuses wrong arguments", function()

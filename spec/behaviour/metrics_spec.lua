@@ -4,8 +4,10 @@ local socket = require "socket"
 local exposition = require "spec.support.exposition"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
+local locale = require "spec.support.locale"
 local loop = require "spec.support.loop"
 local metrics = require "zklock.metrics"
+local program = require "spec.support.program"
 
 after_each(fixture.clean)
 
@@ -362,5 +364,27 @@ describe("the page of zklock.metrics", function()
         refused("collector:add: the first argument must be a client", collector.add, collector, {})
         refused("collector:text: call it with a colon", collector.text)
         refused("there is no nginx here", collector.serve, collector)
+    end)
+end)
+
+describe("the page of metrics in a locale with a decimal comma", function()
+    it("has points #real", function()
+        local german, problem = locale.environment("de_DE")
+        if not german then
+            pending("no such locale can be made here: " .. problem)
+            return
+        end
+        local decimals = program.run("decimals", { "env", "LOCPATH=" .. german.LOCPATH, "LC_ALL=" .. german.LC_ALL,
+            program.interpreter(), "spec/programs/decimals.lua" })
+        assert.equal(rawget(_G, "jit") and "1.5" or "1,5", decimals:line()) -- LuaJIT has its own conversion
+        local buckets, line = 0, decimals:line()
+        while line ~= "end" do
+            local le = line:match 'le="([^"]*)"'
+            assert.is_nil(line:match "[^ ]*$":find(",", 1, true), line)
+            assert.is_nil((le or ""):find(",", 1, true), line)
+            buckets, line = buckets + (le and le:find(".", 1, true) and 1 or 0), decimals:line()
+        end
+        decimals:stop()
+        assert.is_true(buckets > 0)
     end)
 end)

@@ -53,6 +53,16 @@ describe("a shared client", function()
         assert.equal(client, of("a:b"))
     end)
 
+    it("is another one if a text looks like several options, or a number like another", function()
+        local function is_other(one, other)
+            one.wait, other.wait = loop, loop
+            assert.not_equal(shared(one), shared(other))
+        end
+        is_other({ identity = "a,lease=boolean:true" }, { identity = "a", lease = true })
+        is_other({ identity = "a;b" }, { identity = "a" })
+        is_other({ session_timeout = 20 }, { session_timeout = 20 + 2 ^ -48 })
+    end)
+
     it("is opened again after it was closed", function()
         local settings = { wait = loop, session_timeout = 25 }
         local client = shared(settings)

@@ -32,6 +32,9 @@ local function start(limits)
         return viewer.path == "long" and LONG or ("data: %d\n\n"):format(viewer.seen)
     end
     local app = { model = model, respond = function(_, request)
+        if request.query == "slow" then
+            coroutine.yield() -- as for a request that waits for ZooKeeper
+        end
         return { status = 200, headers = {}, body = "answer", events = request.query:match "^events=?(.*)$" }
     end }
     local problems = {}
@@ -191,6 +194,40 @@ describe("the server of zklock ui", function()
         assert.equal("", waiting.text)
         assert.is_false(viewers[1].ended or viewers[2].ended)
         assert.equal(2, count(model.viewers))
+    end)
+
+    it("makes room beside idle viewers and requests that wait for ZooKeeper", function()
+        local server, model = start { connections = 8 }
+        for _ = 1, 4 do
+            connect(server, get "events=short")
+        end
+        await(function()
+            local idle = 0
+            for connection in pairs(server.connections) do
+                idle = idle + (connection.viewer and not connection.due and 1 or 0)
+            end
+            return idle == 4
+        end)
+        local slow = {}
+        for index = 1, 4 do
+            slow[index] = connect(server, get "slow")
+        end
+        await(function()
+            local answered = 0
+            for connection in pairs(server.connections) do
+                answered = answered + (connection.answered and 1 or 0)
+            end
+            return answered == 8
+        end)
+        for _ = 1, 4 do
+            local request = connect(server, get "")
+            await(function()
+                return request.ended
+            end)
+            assert.truthy(request.text:find "\r\n\r\nanswer$")
+        end
+        assert.is_true(slow[1].ended)
+        assert.equal(4, count(model.viewers))
     end)
 
     it("closes a new connection if there are only viewers", function()

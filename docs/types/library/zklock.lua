@@ -41,6 +41,7 @@
 ---@alias zklock.TermEnd
 ---| "lost" # the session, its lease or the node ended
 ---| "resigned" # resign() was called
+---| "failed" # on_elected has raised
 ---| "closed" # the leader, or its client, was closed
 ---| "revoked" # another client has asked the leader to release
 

@@ -2,6 +2,7 @@
 
 local codes = require "zklock.cli.codes"
 local Output = require "zklock.cli.output"
+local text = require "zklock.ui.text"
 
 local getmetatable, io, require, setmetatable = getmetatable, io, require, setmetatable
 local format = string.format
@@ -14,9 +15,10 @@ function Context.new(signals)
     return setmetatable({ signals = signals, output = Output.new(), quiet = false, session = false }, Context)
 end
 
---- Writes a message to stderr. A full disk or a closed stderr is no reason to stop.
+--- Writes a message to stderr, without what could control a terminal: paths and errors may come from others. A full disk or a
+-- closed stderr is no reason to stop.
 function Context.warn(_, message, ...)
-    io.stderr:write("zklock: ", format(message, ...), "\n")
+    io.stderr:write("zklock: ", text.clean_lines(format(message, ...)), "\n")
 end
 
 --- Writes a message to stderr unless -q was given.

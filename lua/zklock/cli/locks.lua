@@ -93,7 +93,7 @@ function locks.session(contender)
     elseif stray then
         return "gone"
     elseif state == "connected" then
-        return contender.address
+        return Output.clean(contender.address)
     elseif state == "disconnected" then
         return "not connected"
     end

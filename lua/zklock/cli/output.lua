@@ -1,8 +1,9 @@
 --- cli.output: what subcommands of `zklock` write to standard output: tables and times for people, or JSON.
 
 local process = require "zklock.process"
+local plain = require "zklock.ui.text"
 
-local ipairs, io, os, pairs, require, setmetatable, tostring, type = ipairs, io, os, pairs, require, setmetatable, tostring, type
+local ipairs, io, os, pairs, require, setmetatable, type = ipairs, io, os, pairs, require, setmetatable, type
 local concat, sort = table.concat, table.sort
 local max = math.max
 local format = string.format
@@ -56,11 +57,13 @@ local function width(text)
     return select(2, text:gsub("[^\128-\191]", ""))
 end
 
---- Writes rows of texts in aligned columns. The first row is the heading.
+--- Writes rows of texts in aligned columns, each cleaned. The first row is the heading.
 function Output:rows(rows)
     local widths = {}
     for _, row in ipairs(rows) do
-        for column, text in ipairs(row) do
+        for column = 1, #row do
+            local text = Output.clean(row[column])
+            row[column] = text
             widths[column] = max(widths[column] or 0, width(text))
         end
     end
@@ -75,7 +78,7 @@ function Output:rows(rows)
 end
 
 --- Returns a duration for people: "0.3 s", "12 s", "3 min", "5 h", "2 d".
-Output.duration = require("zklock.ui.text").duration
+Output.duration = plain.duration
 
 --- Collects the names of all fields of a value and of the values in it.
 local function collect_names(value, names, seen)
@@ -91,17 +94,16 @@ local function collect_names(value, names, seen)
     end
 end
 
---- Returns a value as JSON in one line, with the keys of its objects in alphabetical order. An empty table is an array.
+--- Returns a value as JSON in one line, with the keys of its objects in alphabetical order. An empty table is an array. It is valid
+-- UTF-8, also if a client's identity is not.
 function Output.json(value)
     local names = {}
     collect_names(value, names, {})
     sort(names)
-    return require("dkjson").encode(value, { keyorder = names })
+    return plain.clean(require("dkjson").encode(value, { keyorder = names }))
 end
 
 --- Returns text that may have come from another client, without what could control a terminal.
-function Output.clean(text)
-    return (tostring(text):gsub("[%c\127]", "?"))
-end
+Output.clean = plain.clean
 
 return Output

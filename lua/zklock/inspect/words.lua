@@ -98,8 +98,8 @@ end
 --- Notes the sessions of an answer to cons.
 local function read_connections(answer, address, sessions)
     for line in answer:gmatch "[^\n]+" do
-        local client, digits = line:match "^%s*(%S-)%[%d+%].-sid=0x(%x+)"
-        if client then
+        local client, digits = line:match "^%s*(%S-)%[%d+%]", line:match "sid=0x(%x+)"
+        if client and digits then
             local id, timeout = session_id(digits), tonumber(line:match "[(,]to=(%d+)")
             sessions[id] = sessions[id] or {}
             sessions[id].connected, sessions[id].server = true, address

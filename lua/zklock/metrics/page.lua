@@ -34,13 +34,18 @@ function page.add_gauges(to, from)
     end
 end
 
+--- Formats a number for a machine: with a point, also where the locale that the program has set has a decimal comma.
+function page.decimal(form, value)
+    return (format(form, value):gsub("[^%w+-]+", "."))
+end
+
 local function number(value)
     if value == huge then
         return "+Inf"
     elseif value == floor(value) and value < 1e15 then
         return format("%d", value)
     end
-    return format("%.14g", value)
+    return page.decimal("%.14g", value)
 end
 
 --- `{a="1",le="2"}`, or nothing if there are no labels.

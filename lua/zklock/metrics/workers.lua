@@ -94,7 +94,7 @@ local function set_gauges(self, shown)
     for name, series in pairs(shown) do
         if families.by_name[name].type == "gauge" then
             for labels, value in pairs(series) do
-                lines[#lines + 1] = format("%s|%.17g|%s", name, value, labels)
+                lines[#lines + 1] = format("%s|%s|%s", name, page.decimal("%.17g", value), labels)
             end
         end
     end

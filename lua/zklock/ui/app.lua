@@ -9,6 +9,7 @@
 
 local core = require "zklock.core"
 local json = require "dkjson"
+local options = require "zklock.options"
 local page = require "zklock.ui.page"
 local sha256 = require "zklock.sha256"
 local text = require "zklock.ui.text"
@@ -162,7 +163,7 @@ local function has_login(self, request)
 end
 
 local function log_in(self, request)
-    local token = sha256(((request.body or ""):gsub("%s+$", "")))
+    local token = sha256(options.trimmed(request.body or ""))
     if not self.tokens[token] then
         return refuse(403, "this token is not valid, or was used before")
     end

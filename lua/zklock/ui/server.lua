@@ -8,6 +8,7 @@
 -- Everything runs in callbacks of the loop, on one thread. Luv comes from Debian's lua-luv or the rock luv.
 
 local core = require "zklock.core"
+local options = require "zklock.options"
 local uv = require "luv"
 
 local coroutine, error, ipairs, next, pairs, pcall, setmetatable, tonumber, tostring =
@@ -152,10 +153,11 @@ local function read_head(head)
         return nil, 400, "the head has control characters"
     end
     for line in lines:gmatch "([^\r\n]+)\r\n" do
-        local name, value = line:match "^([%w!#$%%&'*+.^_`|~-]+):[ \t]*(.-)[ \t]*$"
+        local name, first = line:match "^([%w!#$%%&'*+.^_`|~-]+):()"
         if not name then
             return nil, 400, "a field of the head is malformed"
         end
+        local value = options.trimmed(line:sub(first))
         name = name:lower()
         if fields[name] and (name == "host" or name == "content-length") then
             return nil, 400, "there is more than one " .. name
@@ -216,14 +218,20 @@ local function look(connection)
     end
 end
 
+--- Whether a connection is ended before another one. Neither is a viewer: those have no `due` while they are idle.
+local function is_before(one, other)
+    if one.answered ~= other.answered then
+        return other.answered
+    end
+    return one.due < other.due
+end
+
 --- Ends a connection to make room: the one whose request has been unfinished for longest; if there is none, the oldest answer.
 -- Returns false if there are only viewers.
 local function make_room(self)
     local oldest
     for connection in pairs(self.connections) do
-        local is_worse = oldest and (connection.answered ~= oldest.answered and oldest.answered
-            or connection.answered == oldest.answered and connection.due < oldest.due)
-        if not connection.viewer and (is_worse or not oldest) then
+        if not connection.viewer and (not oldest or is_before(connection, oldest)) then
             oldest = connection
         end
     end

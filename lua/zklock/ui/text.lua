@@ -1,7 +1,8 @@
---- ui.text: text that other clients have written, made harmless: for JSON and for HTML. No I/O.
+--- ui.text: text that other clients have written, made harmless: for terminals, JSON and HTML. No I/O.
 
 local concat = table.concat
 local format = string.format
+local huge = math.huge
 local tostring = tostring
 
 local text = {}
@@ -47,9 +48,12 @@ end
 --- Returns a text as valid UTF-8 without control characters, no longer than so many bytes. U+FFFD stands for bytes that cannot
 -- be shown, "…" at the end for the rest of a longer text.
 -- @tparam string value any bytes
--- @tparam number most bytes, 8 or more
+-- @tparam number|nil most bytes, 8 or more; nil: no limit
 function text.clean(value, most)
-    value = tostring(value)
+    value, most = tostring(value), most or huge
+    if #value <= most and not value:find "[%c\127-\255]" then
+        return value
+    end
     local parts, size, at, cut = {}, 0, 1, false
     while at <= #value do
         local length = length_of(value:byte(at))
@@ -67,6 +71,13 @@ function text.clean(value, most)
         result = result:gsub(HIDDEN[index], UNKNOWN)
     end
     return cut and result .. "…" or result
+end
+
+--- Does what clean does, without a limit, and keeps the ends of lines and tabulators: for messages.
+function text.clean_lines(value)
+    return (tostring(value):gsub("[^\n\t]+", function(part)
+        return text.clean(part)
+    end))
 end
 
 local ENTITIES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }

@@ -58,8 +58,11 @@ local function ask_server(address, tls)
         server.unread.limits = { word = "conf", problem = format("%s did not tell all its limits", address.address) }
     end
     server.connections = {}
-    for client in (ask("cons", "maxClientCnxns") or ""):gmatch "\n?%s*/(%S-):%d+%[" do
-        server.connections[client] = (server.connections[client] or 0) + 1
+    for line in (ask("cons", "maxClientCnxns") or ""):gmatch "[^\n]+" do
+        local client = line:match "^%s*/(%S-):%d+%["
+        if client then
+            server.connections[client] = (server.connections[client] or 0) + 1
+        end
     end
     return server
 end

@@ -46,7 +46,7 @@ local function show(output, state, now)
     for _, contender in ipairs(state.contenders) do
         local stray = inspect.stray(contender)
         if stray then
-            output:line(format("%s %s: %s", output:styled("red", "stray"), contender.node, stray == "persistent" and
+            output:line(format("%s %s: %s", output:styled("red", "stray"), output.clean(contender.node), stray == "persistent" and
                 "it is persistent, so no session's end deletes it" or "its session is gone, and the servers have not deleted it"))
         end
     end

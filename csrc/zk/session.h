@@ -116,18 +116,15 @@ typedef struct {
     void (*closing)(void *context);
     void (*closed)(void *context);
     /*
-     * The C client has no connection, and wants one. Returns whether it may begin to connect now: to config.addresses, where only the
-     * driver is. Otherwise lowers *wake_at to the instant to ask again. NULL: the C client connects to the servers by itself.
+     * The C client wants a connection. Returns whether it may begin one now, to config.addresses, where only the driver is; otherwise
+     * lowers *wake_at to the instant to ask again. NULL: it connects to the servers by itself; the next three are NULL then, too.
      */
     bool (*reach)(void *context, int64_t *wake_at);
-    /* The C client has begun to connect: the driver puts a socket that is connected to a server in the place of `fd`. With `reach`. */
+    /* It has begun: the driver puts a socket that is connected to a server in the place of `fd`. */
     void (*reached)(void *context, int fd);
-    /* A ZooKeeper server has answered the handshake on that connection. With `reach`. */
+    /* A server has answered the handshake. */
     void (*answered)(void *context);
-    /*
-     * Returns why no server is reached, or why the driver has ended the C client's connection, and the code for it; NULL if neither is
-     * known. NULL: the driver does nothing of the kind.
-     */
+    /* Returns why no server is reached, or why the driver has ended the connection, and the code for it; NULL: not known. */
     const char *(*problem)(void *context, zkl_code *code);
 } zkl_session_host;
 
@@ -176,9 +173,8 @@ typedef struct {
 } zkl_poll;
 
 /*
- * A session object: one ZooKeeper session after another, by one handle at a time. The layers above set `now` when the driver
- * calls them, read the state of the session, and count in `cleaning`, `stats` and watches.watched_bytes. lease.h says which
- * fields of the lease they write.
+ * One ZooKeeper session after another, by one handle at a time. The layers above set `now` when the driver calls them, read the
+ * state, and count in `cleaning`, `stats` and watches.watched_bytes. lease.h says which fields of the lease they write.
  */
 struct zkl_session {
     zkl_session_host host;
@@ -224,10 +220,7 @@ struct zkl_session {
     zkl_stats stats;
 };
 
-/*
- * Makes a session object in zeroed memory. Copies `config` and `host`. Sends nothing before the first turn. Returns false
- * when memory is short; zkl_session_free is needed even then.
- */
+/* Makes a session object in zeroed memory, from copies. Returns false when memory is short; zkl_session_free is needed even then. */
 bool zkl_session_init(zkl_session *session, const zkl_session_config *config, const zkl_session_host *host);
 /* Frees everything that the session has allocated. The handle must be closed. */
 void zkl_session_free(zkl_session *session);
@@ -266,17 +259,11 @@ static inline int64_t zkl_session_timeout(const zkl_session *session)
 {
     return (int64_t)(ZKL_BROKEN(ZKL_BREAK_LEAST) ? session->timeout_ms : session->least_ms) * (ZKL_SECOND / 1000);
 }
-/*
- * The server says that it has no watch where one was armed on this very connection: its data were replaced meanwhile.
- * The C client keeps such a watch, and arms it again on the next connection only. So the session connects anew.
- */
+/* The server has no watch where one was armed on this connection: its data were replaced. Only a new connection arms it again. */
 void zkl_session_unwatched(zkl_session *session);
 /* Schedules another try in a while, for requests that the server refused or that could not be sent for want of memory. */
 void zkl_try_later(zkl_session *session);
-/*
- * Work that is due at an instant. The functions that end in _at return the instant, or ZKL_NEVER. The functions beside them
- * do the work.
- */
+/* Functions that end in _at return the instant at which work is due, or ZKL_NEVER. Those beside them do the work. */
 /* A connection that the ZooKeeper handle lost without reporting it is noticed. */
 void zkl_session_notice_loss(zkl_session *session);
 /* A session that no server takes back is given up. */

@@ -79,6 +79,8 @@ describe("the log option", function()
         local client = fixture.client({ session_timeout = 20, log = function(_, message)
             lines[#lines + 1] = message
         end })
+        client:pump()
+        lines = {} -- where it is connected
         local path, acquisitions = fixture.path(), {}
         local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "one of many", acl = "open" })
         fixture.join(path)

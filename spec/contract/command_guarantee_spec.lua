@@ -10,6 +10,8 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
+local unpack = table.unpack or unpack
+
 local ROUNDS = tonumber(os.getenv "ZKLOCK_ROUNDS" or 2)
 
 --- Seconds of the wrappers' sessions. On a machine that is too busy for such sessions, the rounds are begun again with longer ones.
@@ -168,28 +170,27 @@ describe("no process of a command is alive when another contender gets the lock"
         end)
     end)
 
-    --- Runs a shell's program with zklock's words as its arguments where it may mount; fixture.clean ends it. nil: it may not mount.
+    --- Runs zklock in namespaces of its own, after a command of a shell. nil: this user may not make them.
     local function start_in_namespace(flags, before, words)
-        if cluster.run({ "unshare", "--mount", flags, "true" }) == nil then
+        local unshare = { "unshare", "--mount", unpack(flags) }
+        if select(2, cluster.run(cluster.words(unshare, { "true" }))) ~= 0 then
             return nil
         end
-        local all = { "unshare", "--mount", flags, "sh", "-c", before .. ' && exec "$@"', "sh" }
-        for _, word in ipairs(commands.words(words)) do
-            all[#all + 1] = word
-        end
-        return fixture.remember(program.run("zklock", all))
+        return fixture.remember(program.run("zklock", cluster.words(unshare, {
+            "sh", "-c", before .. ' && exec "$@"', "sh" }, commands.words(words))))
     end
 
     -- The first process ends at once. The other one ignores TERM, and ends when the spec has seen that the lock is still taken.
     for title, where in pairs {
-        ["there is no /proc"] = { "--ipc", "mount -t tmpfs none /proc" },
-        ["/proc is that of another pid namespace"] = { "--pid --fork", "true" }
+        ["there is no /proc"] = { {}, "mount -t tmpfs none /proc" },
+        ["/proc is that of another pid namespace"] = { { "--pid", "--fork" }, "true" }
     } do
         it("if only its first process ends, and " .. title .. " #once", function()
             local path, directory = fixture.path(), commands.directory()
             assert(os.execute("mkfifo " .. directory .. "/fifo"))
             local wrapper = start_in_namespace(where[1], where[2], { "run", "-k", "1000", path, "--", "sh", "-c",
-                '(trap "" TERM; echo >"$0/begun"; read line <"$0/fifo") & while [ ! -e "$0/begun" ]; do sleep 0.01; done', directory })
+                '(trap "" TERM; echo >"$0/begun"; read line <"$0/fifo") & while [ ! -e "$0/begun" ]; do sleep 0.01; done',
+                directory })
             if not wrapper then
                 return pending("needs the right to mount")
             end

@@ -82,8 +82,8 @@ end
 --- errno of io.open for a file that does not exist: ENOENT, ENOTDIR.
 local ABSENT = { [2] = true, [20] = true }
 
---- Reads one file into `found`, where nothing is replaced. A file that may hold credentials and cannot be read is not taken for one that
--- does not exist. Returns true; or nil and what is wrong.
+--- Reads one file into `found`, where nothing is replaced. A file that may hold credentials and cannot be read is not taken for
+-- one that does not exist. Returns true; or nil and what is wrong.
 local function read_file(name, found, optional)
     local file, unread, number = io.open(name, "rb")
     if not file then

@@ -17,9 +17,9 @@
 --   killing    KILL is sent until no process of the group is left                -> gone
 --   gone       the guardian ends; then the anchor is reaped. Only now may the lock be released
 --
--- The state only moves down this list. The group has an anchor until the end (csrc/process/spawn.c), so that its number cannot come
--- to belong to other processes while wrapper and guardian send signals to it. The wrapper is a subreaper: what is orphaned becomes its
--- child. So the kernel tells it when the group is gone, also where there is no /proc, or that of other processes.
+-- The state only moves down this list. The group has an anchor until the end (csrc/process/spawn.c), so that its number cannot
+-- come to belong to other processes while wrapper and guardian send signals to it. The wrapper is a subreaper: what is orphaned
+-- becomes its child. So the kernel tells it when the group is gone, also where there is no /proc, or that of other processes.
 --
 -- **Deadlines.** The lease ends at an instant L, and the session cannot have expired before L (docs/reliability.md). KILL is sent
 -- at L at the latest. TERM is sent earlier, by the grace, but by an eighth of the session timeout at most: a session whose

@@ -1,6 +1,7 @@
 --- zklock.inspect.tree: the locks below some paths, kept up to date: what it sees, how often it asks, what it remembers.
 
 local core = require "zklock.core"
+local dice = require "spec.support.dice"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
@@ -59,6 +60,65 @@ describe("inspect.tree", function()
         fixture.join(top .. "/deep/new", nil, "four")
         seen = follow(tree, 3)
         assert.equal("*four", queue_of(seen[top .. "/deep/new"]))
+    end)
+
+    --- Deletes a directory and all below it.
+    local function delete_all(path)
+        for _, name in ipairs(fixture.children(path)) do
+            delete_all(path .. "/" .. name)
+        end
+        fixture.observer():delete(path)
+    end
+
+    for _, seconds in ipairs { 0, 3 } do
+        it(("sees a lock whose directories were deleted and made anew after %d s"):format(seconds), function()
+            local top, client = fixture.directory(), fixture.steady_client()
+            fixture.join(top .. "/a/b", nil, "one")
+            local tree = Tree.new(client, { top })
+            assert.equal("*one", queue_of(follow(tree, 2)[top .. "/a/b"]))
+            delete_all(top .. "/a")
+            follow(tree, seconds)
+            fixture.join(top .. "/a/b", nil, "two")
+            await_first(tree, top .. "/a/b", function(first)
+                return first.identity == "two"
+            end)
+        end)
+    end
+
+    it("sees what a full listing sees, whatever was made and deleted before", function()
+        local client = fixture.steady_client()
+        for seed = 1, is_virtual and 40 or 2 do
+            local roll, top = dice(seed), fixture.directory()
+            local tree, places = Tree.new(client, { top }), { "/a", "/a/b", "/c", "/c/d/e" }
+            for step = 1, 60 do
+                local path = top .. places[roll(#places)]
+                local what = roll(6)
+                if what <= 3 then
+                    fixture.join(path, nil, "contender " .. step)
+                elseif what == 4 then
+                    delete_all(path)
+                else
+                    for _, name in ipairs(fixture.children(path)) do
+                        if name:find "-lock-" and roll(2) == 1 then
+                            fixture.observer():delete(path .. "/" .. name)
+                        end
+                    end
+                end
+                if roll(3) == 1 then
+                    assert(tree:update((roll(20) - 1) / 10))
+                end
+            end
+            follow(tree, 4)
+            local anew = Tree.new(client, { top })
+            follow(anew, 2)
+            for _, place in ipairs(places) do
+                local state, listed = tree.states[top .. place], anew.states[top .. place]
+                local queue = listed and queue_of(listed)
+                assert.equal(queue, state and queue_of(state), ("seed %d, %s"):format(seed, place))
+            end
+            tree:close()
+            anew:close()
+        end
     end)
 
     it("reads each new contender once, and a directory once a second, however fast it changes", function()

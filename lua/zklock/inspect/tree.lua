@@ -179,6 +179,16 @@ local function await_root(self, path)
     end
 end
 
+--- Forgets a directory that was deleted. It has no watch any more, so its parent is listed again: it may have been made anew.
+local function vanish(self, path, changes)
+    remove(self, path, changes)
+    local parent = path:match "^(.+)/" or "/"
+    if self.directories[parent] then
+        self.directories[parent].children[path] = nil
+        mark(self, parent)
+    end
+end
+
 --- The nodes that are known, of the locks that are read again.
 local function known_of(self, paths)
     local known = {}
@@ -291,6 +301,8 @@ local function refresh(self, paths)
                 self.directories[path].retry_at = begun + FORBIDDEN
             elseif missing and self.roots[path] then
                 await_root(self, path)
+            elseif missing then
+                vanish(self, path, changes)
             end
         end
     end

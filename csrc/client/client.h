@@ -57,7 +57,8 @@ int zkl_client_fd(const zkl_client *client);
 /*
  * Replaces the fd by a unix stream socket that the caller connects (notify_socket.c).
  *
- * zkl_client_listen writes the path of the socket into `path`; if it returns false, it writes the error there. zkl_client_accept
+ * zkl_client_listen writes the path of the socket into `path`, "" for the abstract name of zero bytes only; if it returns false,
+ * it writes the error there. zkl_client_accept
  * takes the connection if it has been made, and removes the path; it returns false if there is no connection. From then on the
  * bytes for notifications go to this connection and no longer to zkl_client_fd. The caller looks for notifications once, for those
  * that came before. Both may be called again, for another connection. zkl_client_ring sends such a byte without a notification; it

@@ -2,10 +2,13 @@
  * notify socket: a unix stream socket that carries a client's notifications in place of its pipe.
  *
  * It is for nginx, whose event loop cannot watch our file descriptors but connects sockets of its own. zkl_client_listen makes a
- * socket in a directory that only this user may enter (nginx does not support abstract names). Once the event loop has connected,
- * zkl_client_accept takes the connection and removes the name and the directory. From then on a byte for each notification goes to
- * the connection. A byte is dropped if the buffer is full or the peer is gone: one unread byte has the same effect as two, and the
- * next peer looks at the state first. The I/O thread never removes the name: it may exit while the event loop is about to connect.
+ * socket in a directory that only this user may enter. Where none can be made, as in a read-only container, the socket gets an
+ * abstract name: the one of zero bytes only, because nginx copies a name up to its first zero byte. That name exists once in a
+ * network namespace, so it is taken only from the call until the connection. Once the event loop has connected, zkl_client_accept
+ * takes the connection, which must be of this process, and removes the name and the directory. From then on a byte for each
+ * notification goes to the connection. A byte is dropped if the buffer is full or the peer is gone: one unread byte has the same
+ * effect as two, and the next peer looks at the state first. The I/O thread never removes the name: it may exit while the event
+ * loop is about to connect.
  */
 #include "notify_socket.h"
 
@@ -51,53 +54,86 @@ void zkl_notify_socket_close(zkl_notify_socket *notify)
     }
 }
 
-/* client->mutex held. Sets errno on failure. */
-static bool start_listening(zkl_notify_socket *notify, struct sockaddr_un *address)
+/* Returns the directory for temporary files. */
+static const char *temporary(void)
 {
     const char *parent = secure_getenv("TMPDIR"); /* ignored in set-user-ID programs */
-    if (parent == NULL || parent[0] != '/' || strlen(parent) > 64) {
-        parent = "/tmp";
-    }
+    return parent != NULL && parent[0] == '/' && strlen(parent) <= 64 ? parent : "/tmp";
+}
+
+/* client->mutex held. Listens at an address; sets errno on failure. */
+static bool start_listening(zkl_notify_socket *notify, const struct sockaddr_un *address)
+{
+    notify->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return notify->listener >= 0 && bind(notify->listener, (const struct sockaddr *)address, sizeof *address) == 0 &&
+           listen(notify->listener, 1) == 0;
+}
+
+/* client->mutex held. Listens in a new directory; sets errno on failure. */
+static bool listen_in_directory(zkl_notify_socket *notify, struct sockaddr_un *address)
+{
     char directory[sizeof notify->directory];
-    snprintf(directory, sizeof directory, "%s/zklock-XXXXXX", parent);
+    snprintf(directory, sizeof directory, "%s/zklock-XXXXXX", temporary());
     if (mkdtemp(directory) == NULL) { /* with mode 0700 */
         return false;
     }
     memcpy(notify->directory, directory, sizeof directory);
     snprintf(address->sun_path, sizeof address->sun_path, "%s%s", directory, NAME);
-    notify->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return notify->listener >= 0 && bind(notify->listener, (struct sockaddr *)address, sizeof *address) == 0 &&
-           listen(notify->listener, 1) == 0;
+    return start_listening(notify, address);
 }
 
 bool zkl_client_listen(zkl_client *client, char *path, size_t size)
 {
     zkl_notify_socket *notify = &client->notifications.socket;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const struct sockaddr_un abstract = {.sun_family = AF_UNIX};
+    struct sockaddr_un address = abstract;
     pthread_mutex_lock(&client->mutex);
     zkl_notify_socket_forget(notify);
-    errno = ESHUTDOWN;
-    bool listening = !zkl_life_ended(&client->life) && start_listening(notify, &address);
-    int error = errno;
+    bool over = zkl_life_ended(&client->life);
+    bool listening = !over && listen_in_directory(notify, &address);
+    int error = over ? ESHUTDOWN : errno;
     if (!listening) {
         zkl_notify_socket_forget(notify);
+        address = abstract;
+        listening = !over && start_listening(notify, &address);
+    }
+    if (!listening) {
+        zkl_notify_socket_forget(notify);
+        snprintf(path, size, "no socket in %s: %s", temporary(), strerror(error));
+    } else {
+        snprintf(path, size, "%s", address.sun_path);
     }
     pthread_mutex_unlock(&client->mutex);
-    snprintf(path, size, "%s", listening ? address.sun_path : strerror(error));
     return listening;
+}
+
+/* Accepts the connection that this process has made, and closes those of others. Returns -1 if there is none. */
+static int accept_own(int listener)
+{
+    int fd;
+    while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+        struct ucred peer;
+        socklen_t size = sizeof peer;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == getpid()) {
+            break;
+        }
+        close(fd);
+    }
+    return fd;
 }
 
 bool zkl_client_accept(zkl_client *client)
 {
     zkl_notify_socket *notify = &client->notifications.socket;
     pthread_mutex_lock(&client->mutex);
-    int fd = notify->listener >= 0 ? accept4(notify->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+    int fd = notify->listener >= 0 ? accept_own(notify->listener) : -1;
     zkl_notify_socket_forget(notify);
     int old = atomic_load(&notify->fd);
     if (fd >= 0 && old >= 0) {
         /* The number stays the same: another thread may be sending to it, without the mutex. */
-        dup3(fd, old, O_CLOEXEC);
+        int put = dup3(fd, old, O_CLOEXEC);
         close(fd);
+        fd = put;
     } else if (fd >= 0) {
         atomic_store(&notify->fd, fd);
     }

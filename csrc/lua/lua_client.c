@@ -30,7 +30,7 @@ static int client_pollfd(lua_State *L)
     return 1;
 }
 
-/* client:listen() -> path of a unix socket to connect to | nil, message, code; see zkl_client_listen */
+/* client:listen() -> path of a unix socket to connect to, "" for an abstract name | nil, message, code; see zkl_client_listen */
 static int client_listen(lua_State *L)
 {
     zkl_client *client = live_client(L);

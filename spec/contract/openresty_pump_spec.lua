@@ -214,3 +214,51 @@ describe("a pump that nginx does not start #nginx", function()
         end
     end)
 end)
+
+describe("a pump whose socket #nginx", function()
+    after_each(fixture.clean)
+
+    it("cannot have a directory gets an abstract name, and wakes its waiters", function()
+        local server = start(nil, { settings = [[
+            local ffi = require "ffi"
+            ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+            assert(ffi.C.setenv("TMPDIR", "/proc/none", 1) == 0)
+        ]] })
+        local holder = fixture.join(server.path)
+        local request = cycle(server)
+        fixture.await_children(server.path, 2)
+        assert(fixture.observer():delete(holder))
+        assert.same({ 200, "held" }, { request:answer() })
+        nobody_complained(server)
+    end)
+
+    it("cannot be made looks for notifications by a timer, and writes one line that names the directory", function()
+        local server = start([[
+            location = /fail { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local methods = getmetatable(inside.client()._core).__index
+                local listen, tries = methods.listen, 0
+                function methods.listen()
+                    tries = tries + 1
+                    return nil, "no socket in /none: Read-only file system"
+                end
+                local outcome = "none"
+                assert(inside.mutex("@PATH@-callback"):acquire { timeout = 60, callback = function(held)
+                    outcome = tostring(held and held:held())
+                end })
+                local deadline = ngx.now() + 60
+                while (outcome == "none" or tries < 4) and ngx.now() < deadline do
+                    ngx.sleep(0.01)
+                end
+                local most = tries
+                methods.listen = listen
+                ngx.say(outcome, " ", most)
+            } }
+        ]])
+        assert.same({ 200, "true 4" }, { server:get("/fail") })
+        assert.same({ 200, "held" }, { cycle(server):answer() })
+        local complaints = server:complaints()
+        assert.equal(1, #complaints)
+        assert.truthy(complaints[1]:find("no socket in /none: Read-only file system", 1, true), complaints[1])
+    end)
+end)

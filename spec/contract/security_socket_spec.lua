@@ -66,14 +66,14 @@ describe("the notify socket, a unix socket for event loops like nginx", function
         assert.is_true(files.exists(path))
     end)
 
-    it("is refused, with a reason, if no directory can be made, and is never made in another user's directory #once", function()
+    it("has an abstract name if no directory can be made, and is never made in another user's directory #once", function()
         local trap = files.make_directory()
         local function listen_under(parent)
             return listen_elsewhere(parent, "client:close()")
         end
-        assert.truthy(listen_under(trap .. "/none"):find("No such file or directory", 1, true))
+        assert.equal("", listen_under(trap .. "/none"))
         assert(cluster.run({ "ln", "-s", trap .. "/none", trap .. "/dangling" }))
-        assert.truthy(listen_under(trap .. "/dangling"):find("No such file or directory", 1, true))
+        assert.equal("", listen_under(trap .. "/dangling"))
         assert.truthy(listen_under(trap):find("^" .. trap:gsub("%p", "%%%0") .. "/zklock%-%w+/notify"))
         assert.truthy(listen_under("relative"):find("^/tmp/zklock%-%w+/notify"))
         assert.truthy(listen_under("/" .. ("long/"):rep(20)):find("^/tmp/zklock%-%w+/notify"))

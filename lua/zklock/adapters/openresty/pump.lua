@@ -3,7 +3,8 @@
 -- For zklock.adapters.openresty and its part draining. A *pump* reads the client's unix stream socket through a cosocket, calls
 -- client:pump(), and so posts the semaphores on which requests wait. A cosocket belongs to the handler that made it, but
 -- requests may share a semaphore. The pump sleeps until the client writes to the socket. It has no read timeout that could
--- pass, because nginx logs each read timeout as an error.
+-- pass, because nginx logs each read timeout as an error. If no connection can be made (no descriptors are left), the pump looks
+-- for notifications itself, by a timer, and tries to connect again after a pause that grows.
 --
 -- The adapter refers to a client strongly only while its code runs, so a client to which the program no longer refers is
 -- collected. A pump whose client is not in use goes to sleep. A timer keeps its Lua VM alive. With lua_code_cache off each
@@ -18,7 +19,7 @@ local waiters = require "zklock.adapters.openresty.waiters"
 
 local ngx = ngx
 local next, pairs, pcall, setmetatable = next, pairs, pcall, setmetatable
-local huge = math.huge
+local huge, min = math.huge, math.min
 local timer_at = ngx.timer.at
 local is_dead, post, sweep = waiters.is_dead, waiters.post, waiters.sweep
 local OVERDUE = ticker.OVERDUE
@@ -33,8 +34,12 @@ local IDLE = 5
 -- shortest possible, and each further wait is twice as long as the previous one.
 local WAIT_WITHOUT_PUMP = 0.05
 
---- Seconds after which a pump that has not begun is reported to the error log, and the interval between two such reports.
+--- Seconds after which a pump that has not begun, or that has no connection, is reported to the error log, and the interval
+-- between two such reports.
 local LATE, NEXT_REPORT = 0.1, 60
+
+--- The longest time, in seconds, between two tries of a pump to connect.
+local LONGEST_PAUSE = 60
 
 --- How many waiters one turn of nginx's event loop wakes. The rest is left to the next turns, between which nginx does other
 -- work.
@@ -59,8 +64,8 @@ local pumps = setmetatable({}, WEAK_KEYS)
 
 local pumping = { WAIT_WITHOUT_PUMP = WAIT_WITHOUT_PUMP, by_client = pumps }
 
---- When a pump that does not begin was last reported.
-local reported_late = -huge
+--- When a pump that does not begin was last reported, and one that does not work.
+local reported_late, reported_broken = -huge, -huge
 
 -- Waking --------------------------------------------------------------------------------------------------------------
 
@@ -215,6 +220,8 @@ local function turn(pump)
 end
 
 --- Connects to the client's notify socket.
+-- @treturn table|nil the cosocket
+-- @treturn string|nil the problem; nil if no connection is needed any more
 local function connect(pump)
     local client = pump.weak.client
     if not client or is_closed(client) then
@@ -227,7 +234,7 @@ local function connect(pump)
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, NO_READ_TIMEOUT)
     local connected
-    connected, problem = socket:connect("unix:" .. path)
+    connected, problem = socket:connect("unix:" .. (path == "" and "\0" or path))
     if client._core:accept() and connected then
         return socket
     end
@@ -239,16 +246,13 @@ local function connect(pump)
 end
 
 --- Reads and pumps until the pump must stop.
+-- @treturn string|nil why the pump cannot read
 local function read_and_pump(pump)
     local socket, problem = connect(pump)
     if not socket then
-        pump.broken = problem ~= nil
-        if problem then
-            ngx.log(ngx.ERR, "zklock: the pump cannot reach its client: ", problem)
-        end
-        return
+        return problem
     end
-    pump.broken = false
+    pump.broken, pump.pause = false, WAIT_WITHOUT_PUMP
     start_pusher(pump)
     while turn(pump) do
         if not socket:receiveany(1024) then
@@ -256,6 +260,40 @@ local function read_and_pump(pump)
         end
     end
     socket:close()
+    return nil
+end
+
+--- Reports a pump that does not work, unless one was reported lately.
+local function report_broken(what, problem)
+    if ngx.now() - reported_broken > NEXT_REPORT then
+        reported_broken = ngx.now()
+        ngx.log(ngx.ERR, "zklock: ", what, ": ", problem, ". Notifications are looked for every ", WAIT_WITHOUT_PUMP,
+            " s until it works again")
+    end
+end
+
+--- Leaves the waiters of a pump that does not work to themselves: they check their conditions by a timer.
+local function set_broken(pump)
+    pump.broken = true
+    local queue = pump.queue
+    while queue.first <= queue.last do
+        queue[queue.last].queued = false
+        queue[queue.last] = nil
+        queue.last = queue.last - 1
+    end
+    queue.first, queue.last = 1, 0
+    if pump.weak.client then
+        wait.wake_everybody(pump.weak.client)
+    end
+end
+
+--- Looks for notifications by a timer, for the pause between two tries to connect. The next pause is twice as long.
+local function poll(pump)
+    local ends = ngx.now() + pump.pause
+    pump.pause = min(2 * pump.pause, LONGEST_PAUSE)
+    repeat
+        ngx.sleep(WAIT_WITHOUT_PUMP)
+    until not turn(pump) or ngx.now() >= ends
 end
 
 --- The timer handler. `number` is the number of the pump's start that this handler belongs to.
@@ -266,30 +304,30 @@ local function run_pump(_, pump, number)
     pump.begun = true
     local ok, problem = pcall(read_and_pump, pump)
     stop_pusher(pump)
-    pump.running, pump.in_turn = false, false
-    if not ok then
-        ngx.log(ngx.ERR, "zklock: the pump failed: ", problem)
-    end
-    local client = pump.weak.client
-    if client and (not ok or pump.broken) then
-        while pump.queue.first <= pump.queue.last do
-            pump.queue[pump.queue.last].queued = false
-            pump.queue.last = pump.queue.last - 1
+    pump.in_turn = false
+    if problem then
+        if pump.pause > LATE or not ok then
+            report_broken(ok and "the pump cannot reach its client" or "the pump failed", problem)
         end
-        wait.wake_everybody(client) -- the waiters check their conditions themselves
-    elseif client and not pump.asleep and not is_closed(client) then
-        start_pump(client, pump)
+        set_broken(pump)
+        ok = pcall(poll, pump)
+    end
+    pump.running, pump.in_turn, pump.broken = false, false, false
+    local client = pump.weak.client
+    if client and not pump.asleep and not is_closed(client) then
+        start_pump(client, pump, ok and 0 or WAIT_WITHOUT_PUMP)
     end
 end
 
-function start_pump(client, pump)
-    pump.running, pump.begun, pump.stop, pump.asleep = true, false, false, false
+--- Starts a timer handler for a pump, after so many seconds.
+function start_pump(client, pump, seconds)
+    pump.running, pump.begun, pump.stop, pump.asleep, pump.broken = true, false, false, false, false
     pump.since, pump.used = ngx.now(), ngx.now()
     pump.number = pump.number + 1
-    local started, problem = timer_at(0, run_pump, pump, pump.number)
+    local started, problem = timer_at(seconds or 0, run_pump, pump, pump.number)
     if not started then
         pump.running, pump.broken = false, true
-        ngx.log(ngx.WARN, "zklock: no timer for the pump: ", problem)
+        report_broken("nginx has no timer for the pump", problem)
     end
     ticker.attend()
     return client
@@ -320,7 +358,8 @@ function pumping.attach(client)
         return -- its timer would keep the VM, and there would be one for each request
     end
     local pump = {
-        weak = setmetatable({ client = client }, WEAK_VALUES), number = 0, queue = { first = 1, last = 0 }
+        weak = setmetatable({ client = client }, WEAK_VALUES), number = 0, queue = { first = 1, last = 0 },
+        pause = WAIT_WITHOUT_PUMP
     }
     pumps[client] = pump
     start_pump(client, pump)
@@ -375,7 +414,7 @@ local function look_after(client, pump, now)
     if is_used(client, holds.release_abandoned(client, is_vm_passing())) then
         pump.used = now
     end
-    if is_dropped(pump) then
+    if is_dropped(pump) or not pump.running and pump.broken then
         start_pump(client, pump)
     elseif pump.running and not pump.stop and (now - pump.used > IDLE or now - pump.since > PUMP_LIFETIME) then
         stop_pump(client, pump, now - pump.used > IDLE)
@@ -387,7 +426,7 @@ function pumping.look_after_all(now)
     local running = false
     for client, pump in pairs(pumps) do
         look_after(client, pump, now)
-        running = running or pump.running
+        running = running or pump.running or pump.broken
     end
     return running
 end

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 lua=${LUA:-lua5.4}
 variant=${lua#lua}
 [ "$lua" != luajit ] || variant=luajit
-export ZKLOCK_LUA="$lua" ZKLOCK_CONFIG= ZKLOCK_BUILD="$PWD/build"
+export ZKLOCK_LUA="$lua" ZKLOCK_CONFIG="" ZKLOCK_BUILD="$PWD/build"
 export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;$PWD/?.lua;;" LUA_CPATH="$PWD/build/$variant/?.so;;"
 
 install_driver() {

@@ -100,6 +100,8 @@ zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code);
 zkl_stats zkl_client_stats(zkl_client *client);
 /* The negotiated session timeout in milliseconds; 0 before the first session. */
 int32_t zkl_client_session_timeout(zkl_client *client);
+/* Returns for how many nanoseconds requests have been in flight without a packet from the server; 0 if none is in flight. */
+int64_t zkl_client_unanswered(zkl_client *client);
 
 /* --- handles ------------------------------------------------------------------------------------------------------- */
 

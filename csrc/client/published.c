@@ -9,6 +9,7 @@
 void zkl_published_init(zkl_published *published, bool lease)
 {
     atomic_store(&published->lease_until, lease ? 0 : ZKL_NEVER);
+    published->waiting_since = ZKL_NEVER;
 }
 
 void zkl_publish_lease(void *context, int64_t valid_until)
@@ -31,8 +32,15 @@ void zkl_publish_state(void *context, zkl_state state, zkl_code code, const char
 
 void zkl_client_publish(zkl_client *client, bool silently)
 {
-    atomic_store_explicit(&client->published.in_flight, zkl_engine_in_flight(client->engine), memory_order_relaxed);
+    int32_t in_flight = zkl_engine_in_flight(client->engine);
+    atomic_store_explicit(&client->published.in_flight, in_flight, memory_order_relaxed);
     pthread_mutex_lock(&client->mutex);
+    if (in_flight == 0) {
+        client->published.waiting_since = ZKL_NEVER;
+    } else if (client->published.waiting_since == ZKL_NEVER) {
+        client->published.waiting_since = zkl_clock();
+    }
+    client->published.read_at = zkl_engine_read_at(client->engine);
     client->published.stats = *zkl_engine_stats(client->engine);
     client->published.timeout_ms = zkl_engine_session_timeout(client->engine);
     bool write_it = !silently && zkl_notifications_claim_byte(&client->notifications);
@@ -56,6 +64,16 @@ zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code)
     memcpy(problem, published->problem, strlen(published->problem) + 1);
     pthread_mutex_unlock(&client->mutex);
     return state;
+}
+
+int64_t zkl_client_unanswered(zkl_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    int64_t since = client->published.waiting_since;
+    since = since < client->published.read_at ? client->published.read_at : since;
+    pthread_mutex_unlock(&client->mutex);
+    int64_t now = zkl_clock();
+    return since < now ? now - since : 0;
 }
 
 zkl_stats zkl_client_stats(zkl_client *client)

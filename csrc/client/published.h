@@ -12,6 +12,8 @@
  */
 typedef struct {
     _Atomic int32_t in_flight;   /* requests in flight, at the end of the latest turn */
+    int64_t waiting_since;       /* since then there were always requests in flight; ZKL_NEVER: there are none */
+    int64_t read_at;             /* the latest packet was read at this instant */
     _Atomic int64_t lease_until; /* grants are valid until then, see zkl_host */
     zkl_state state;
     zkl_code problem_code;

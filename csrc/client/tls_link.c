@@ -47,12 +47,12 @@ typedef struct {
 
 struct zkl_tls_link {
     zkl_tls_settings settings;
-    zkl_server *server; /* of the latest connection */
+    zkl_server *server; /* The latest connection is with it. */
     zkl_bio_method *method;
     zkl_tls_link_state state;
-    int end;      /* ours of the socket pair; -1: there is none */
-    int fd;       /* the socket to the server; -1: there is none */
-    short events; /* to poll `fd` for */
+    int end;      /* The link's end of the socket pair, or -1. */
+    int fd;       /* The socket to the server, or -1. */
+    short events; /* `fd` is polled for these. */
     zkl_ssl_context *context;
     zkl_ssl *ssl;
     int32_t left; /* How many more bytes of the server may be received in this turn. */
@@ -60,10 +60,10 @@ struct zkl_tls_link {
     int64_t flushed_at;
     bool eof;     /* The server has ended the TCP stream. */
     bool fatal;   /* OpenSSL must not be called any more for this connection. */
-    bool closing; /* between zkl_tls_link_closing and zkl_tls_link_closed */
-    int error;    /* errno of the latest failure to send or to receive; 0: none */
-    stretch up;   /* from the C client to the server, not encrypted */
-    stretch down; /* from the server to the C client, decrypted */
+    bool closing; /* zkl_tls_link_closing was called, and zkl_tls_link_closed was not. */
+    int error;    /* The errno of the latest failure to send or to receive, or 0. */
+    stretch up;   /* From the C client to the server. Not encrypted. */
+    stretch down; /* From the server to the C client. Decrypted. */
     zkl_tls_log_fn log;
     void *log_context;
     zkl_code code;

@@ -301,6 +301,17 @@ static int client_session_timeout(lua_State *L)
     return 1;
 }
 
+/* client:unanswered() -> for how many seconds requests have been in flight without a packet from the server; 0: none is in flight */
+static int client_unanswered(lua_State *L)
+{
+    zkl_client *client = live_client(L);
+    if (client == NULL) {
+        return FORKED;
+    }
+    lua_pushnumber(L, (lua_Number)zkl_client_unanswered(client) / 1e9);
+    return 1;
+}
+
 static int client_close(lua_State *L)
 {
     zkl_client *client = live_client(L);
@@ -437,6 +448,7 @@ const luaL_Reg client_methods[] = {
     {"flush", client_flush},
     {"stats", client_stats},
     {"session_timeout", client_session_timeout},
+    {"unanswered", client_unanswered},
     {"close", client_close},
     {"join", client_join},
     {"operate", client_operate},

@@ -591,6 +591,7 @@ void zkl_session_process(zkl_session *session, short revents)
     errno = 0;
     int rc = zookeeper_process(session->handle, events);
     session->has_read = rc == ZOK && (events & ZOOKEEPER_READ) != 0;
+    session->read_at = session->has_read ? session->now : session->read_at;
     note_problem(session, rc, errno);
 }
 

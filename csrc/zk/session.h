@@ -198,6 +198,7 @@ struct zkl_session {
     zkl_session_life life;
     zkl_shutdown shutdown;
     zkl_disconnect disconnect;
+    int64_t read_at;     /* The latest packet was read at this instant. */
     bool has_read;       /* The latest zkl_session_process has read a packet. */
     bool chroot_missing; /* By the answer to the latest probe the chroot does not exist. */
     zkl_state state;     /* The state that the program sees. */

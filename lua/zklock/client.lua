@@ -342,6 +342,18 @@ function Client:_unreachable(what)
     return format("%s: no connection to ZooKeeper at %s: %s", what, self._servers, problem)
 end
 
+--- Seconds without a packet from a server that owes answers after which it counts as hanging: at least, and at most.
+local HANGS_AFTER, HANGS_FOR_SURE = 0.1, 1
+
+--- Whether the servers answered a question whose time is up, so that its answer is about what was asked. False without a connection,
+-- and if the server hangs: it owes answers, and nothing has come from it for a second, or half of the question's time.
+-- @tparam number seconds how long the question had
+function Client:_is_answered(seconds)
+    local unanswered = self._core:unanswered()
+    return self._core:state() == "connected" and unanswered ~= nil
+        and unanswered < max(HANGS_AFTER, min(HANGS_FOR_SURE, seconds / 2))
+end
+
 --- The answer of what was given up because its coroutine was not resumed in time: what was tried, and whether as a try, of which
 -- "timeout" would say that the answer is no.
 -- @treturn nil, message, code
@@ -376,7 +388,7 @@ function Client:_await_query(query, deadline, timeout, what)
         return nil, message, code
     end
     what = format("%s did not finish within %g s", what, timeout)
-    if self._core:state() ~= "connected" then
+    if not self:_is_answered(timeout) then
         return nil, self:_unreachable(what), "disconnected"
     end
     return nil, what, "timeout"

@@ -63,7 +63,7 @@ local function timed_out(self, run, seconds)
     end
     if run.cancelled then
         return client:_not_resumed(what, run.try)
-    elseif run.try or client._core:state() ~= "connected" then
+    elseif run.try or not client:_is_answered(seconds) then
         return nil, client:_unreachable(what), "disconnected"
     end
     return nil, what, "timeout"

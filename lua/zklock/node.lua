@@ -128,7 +128,7 @@ local function timed_out(client, operation, timeout, what, writes)
     if writes then
         what = what .. ", and may or may not be executed"
     end
-    if client._core:state() ~= "connected" then
+    if not client:_is_answered(timeout) then
         return nil, client:_unreachable(what), "disconnected"
     end
     return nil, what, "timeout"

@@ -1,6 +1,7 @@
 --- Deadlines: a call that cannot succeed takes exactly the time that it was given.
 
 local fixture = require "spec.support.fixture"
+local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local takes = require "spec.support.takes"
 local zklock = require "zklock"
@@ -49,14 +50,21 @@ describe("a wait for a lock ends exactly when its time is up", function()
             end
         end)
 
-        it(("with the code timeout where no server answers, after %g seconds"):format(seconds), function()
+        it(("with the code disconnected where a server hangs, after %g seconds"):format(seconds), function()
             local client, link = fixture.client_behind_proxy { wait = loop, session_timeout = 30 }
-            local lock = client:mutex(fixture.path())
+            local path, latch = fixture.path(), client:latch(fixture.path(), 1)
             link:stall()
             loop.run(function()
-                takes(seconds, function()
-                    assert.equal("timeout", select(3, lock:acquire(seconds)))
-                end)
+                for _, kind in ipairs(kinds) do
+                    local lock = kind.new(client, path)
+                    for _, each in ipairs { lock, client:multi { kind.new(client, path .. "-multi") } } do
+                        takes(seconds, function()
+                            assert.equal("disconnected", select(3, each:acquire(seconds)))
+                        end)
+                    end
+                end
+                assert.equal("disconnected", select(3, latch:wait(seconds)))
+                assert.equal("disconnected", select(3, client:get(path, { timeout = seconds })))
             end)
             link:resume()
         end)

@@ -115,6 +115,23 @@ end)
 describe("the command of zklock run", function()
     after_each(fixture.clean)
 
+    it("refuses a lock that its caller holds, and would never get, unless that lock is free again or may be shared", function()
+        local path = fixture.path()
+        local zklock = cluster.command_line { program.interpreter(), "lua/zklock/cli/main.lua" }
+        local function nested(...)
+            return commands.run { "run", path, "--lock", path .. "-2", "-c", zklock .. " " .. table.concat({ ... }, " ") }
+        end
+        for _, inner in ipairs { path, path .. "-2" } do
+            local result = nested("run", inner, "true")
+            assert.equal(125, result.status)
+            assert.truthy(result.errors:find("holds " .. inner .. ": it would wait for itself", 1, true), result.errors)
+        end
+        assert.equal(0, nested("run", path .. "-3", "true").status)
+        local freed = commands.words({ "run", path, "true" }, { variables = { "ZKLOCK_PATH=" .. path, "ZKLOCK_NODE=" .. path ..
+            "/_c_0-lock-0000000000" } })
+        assert.equal(0, select(2, cluster.run(freed)))
+    end)
+
     it("is told path, token, node, identity and servers", function()
         local path, other = fixture.path(), fixture.path()
         local script = 'echo "$ZKLOCK_PATH $ZKLOCK_IDENTITY $ZKLOCK_SERVERS $ZKLOCK_PATH_2"; ' ..

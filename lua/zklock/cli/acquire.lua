@@ -98,6 +98,25 @@ function acquire.wrong_arguments(arguments)
     return nil
 end
 
+--- Returns a lock that this command would wait for until it ends itself: the `zklock run` that has started it holds the lock. The
+-- environment may be older than the end of that command; so the node must be there. A server that does not say it is asked in vain.
+local function held_by_caller(session, arguments, members)
+    for index, lock in ipairs(members) do
+        local exclusive = not arguments.shared and not (index == 1 and arguments.permits)
+        local number, path = 1, os.getenv "ZKLOCK_PATH"
+        while exclusive and path do
+            local suffix = number == 1 and "" or "_" .. number
+            local node = os.getenv("ZKLOCK_NODE" .. suffix)
+            if path == lock:path() and node and node:sub(1, 1) == "/" and session.client:exists(node, { timeout = 10 }) then
+                return lock
+            end
+            number = number + 1
+            path = os.getenv("ZKLOCK_PATH_" .. number)
+        end
+    end
+    return nil
+end
+
 --- The exit code and the outcome for an acquisition that has failed.
 local function give_up(arguments, context, message, code)
     local refused = code == "timeout"
@@ -125,6 +144,11 @@ end
 -- @treturn string|nil outcome, if it failed
 function acquire.acquire(session, arguments, context, options, deadline)
     local lock, members = make(session, arguments, options)
+    local own = held_by_caller(session, arguments, members)
+    if own then
+        return nil, context:fail(codes.FAILED, "the zklock run that has started this command holds %s: it would wait for itself",
+            own:path()), "deadlock"
+    end
     local said = false
     local count = arguments.permits and not members[2] and arguments.permits.count or nil
     local function announce()

@@ -144,7 +144,7 @@ local function timed_out(self, hold, timeout)
     end
     if hold.cancelled then
         return client:_not_resumed(what, hold.try)
-    elseif hold.try or client._core:state() ~= "connected" then
+    elseif hold.try or not client:_is_answered(timeout) then
         return nil, client:_unreachable(what), "disconnected"
     end
     local _, _, message = hold.acquisition:phase()

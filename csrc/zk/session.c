@@ -30,6 +30,12 @@
  */
 #define PLAUSIBLE_TIMEOUT_MS (24 * 3600 * 1000)
 
+/*
+ * The reply of a server that lets in no session without credentials (enforce.auth.enabled, or required SASL), before it closes the
+ * connection. 3.5's header has no name for it.
+ */
+#define SESSION_CLOSED_REQUIRE_AUTH (-124)
+
 /* The delay before a request that the server refused is tried again. */
 #define TRY_AGAIN_AFTER ZKL_SECOND
 
@@ -182,32 +188,6 @@ static void now_ready(zkl_session *session)
     }
 }
 
-/* Handles the reply to the probe. */
-static void on_probed(void *owner, int rc, const zkl_reply *reply)
-{
-    zkl_session *session = owner;
-    session->lease.checks_flying--;
-    if (reply->connection != session->connection || session->life != ZKL_SESSION_PROBING) {
-        return; /* the next connection has its own probe; or this one only kept the connection alive */
-    }
-    if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
-        session->chroot_missing = rc == ZNONODE;
-        now_ready(session);
-    } else if (!zkl_outcome_unknown(rc)) {
-        set_state(session, session->state, zkl_code_of(rc), "'%s' answers: %s", session->servers, zerror(rc));
-    }
-}
-
-/* Sends the probe, a read. Any answer shows that a ZooKeeper server answers, and whether the chroot exists. */
-static void send_probe(zkl_session *session)
-{
-    const zkl_ask ask = {.on_reply = on_probed, .owner = session};
-    if (zkl_send_exists(session, &ask, "/", NULL, NULL) == ZOK) {
-        session->lease.checks_flying++;
-        session->stats.heartbeats++;
-    }
-}
-
 /* Everything that the session had is gone, or will be gone without our help. */
 static void forget_session(zkl_session *session, const char *why)
 {
@@ -221,6 +201,42 @@ static void session_over(zkl_session *session, const char *why)
 {
     enter(session, ZKL_SESSION_OVER);
     forget_session(session, why);
+}
+
+/* Ends the session. No other one is opened: the servers would refuse it as well. `why` follows the servers in the message. */
+static void refuse(zkl_session *session, const char *why)
+{
+    session_over(session, "authentication failed");
+    set_state(session, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' %s", session->servers, why);
+    ZKL_TELL(session, refused, each->owner, ZKL_AUTH_FAILED, session->problem);
+}
+
+/* Handles the reply to the probe. */
+static void on_probed(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_session *session = owner;
+    session->lease.checks_flying--;
+    if (reply->connection != session->connection || session->life != ZKL_SESSION_PROBING) {
+        return; /* the next connection has its own probe; or this one only kept the connection alive */
+    }
+    if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
+        session->chroot_missing = rc == ZNONODE;
+        now_ready(session);
+    } else if (rc == SESSION_CLOSED_REQUIRE_AUTH) {
+        refuse(session, "lets in no client without credentials of a kind that it requires; see the option auth");
+    } else if (!zkl_outcome_unknown(rc)) {
+        set_state(session, session->state, zkl_code_of(rc), "'%s' answers: %s", session->servers, zerror(rc));
+    }
+}
+
+/* Sends the probe, a read. Any answer shows that a ZooKeeper server answers, and whether the chroot exists. */
+static void send_probe(zkl_session *session)
+{
+    const zkl_ask ask = {.on_reply = on_probed, .owner = session};
+    if (zkl_send_exists(session, &ask, "/", NULL, NULL) == ZOK) {
+        session->lease.checks_flying++;
+        session->stats.heartbeats++;
+    }
 }
 
 /*
@@ -286,14 +302,13 @@ static void on_auth_failed(zkl_session *session)
 {
     bool probed = session->life == ZKL_SESSION_READY || session->life == ZKL_SESSION_LOST;
     bool accepted_before = probed && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
-    session_over(session, "authentication failed");
     if (accepted_before) {
+        session_over(session, "authentication failed");
         set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST,
                   "a server of '%s' refused the credentials; the session is over", session->hosts);
         return;
     }
-    set_state(session, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' refused the credentials", session->servers);
-    ZKL_TELL(session, refused, each->owner, ZKL_AUTH_FAILED, session->problem);
+    refuse(session, "refused the credentials");
 }
 
 /* The C client's default watcher, for session events only. */

@@ -61,7 +61,7 @@ describe("an operation by callback", function()
         assert.same({}, answers)
     end)
 
-    it("gets the code disconnected when its time is up and the server hangs, and cancelled if it is cancelled, and no more", function()
+    it("gets the code disconnected when time is up and the server hangs, and cancelled if it is cancelled, and no more", function()
         local client, link = fixture.client_behind_proxy { wait = "blocking", session_timeout = 30 }
         local path = fixture.directory()
         local answers, callback = collect()

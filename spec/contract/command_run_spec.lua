@@ -122,13 +122,14 @@ describe("the command of zklock run", function()
             return commands.run { "run", path, "--lock", path .. "-2", "-c", zklock .. " " .. table.concat({ ... }, " ") }
         end
         for _, inner in ipairs { path, path .. "-2" } do
-            local result = nested("run", inner, "true")
+            local result = nested("run", inner, "--", "true")
             assert.equal(125, result.status)
             assert.truthy(result.errors:find("holds " .. inner .. ": it would wait for itself", 1, true), result.errors)
         end
-        assert.equal(0, nested("run", path .. "-3", "true").status)
-        local freed = commands.words({ "run", path, "true" }, { variables = { "ZKLOCK_PATH=" .. path, "ZKLOCK_NODE=" .. path ..
-            "/_c_0-lock-0000000000" } })
+        assert.equal(0, nested("run", path .. "-3", "--", "true").status)
+        local freed = commands.words({ "run", path, "--", "true" }, {
+            variables = { "ZKLOCK_PATH=" .. path, "ZKLOCK_NODE=" .. path .. "/_c_0-lock-0000000000" }
+        })
         assert.equal(0, select(2, cluster.run(freed)))
     end)
 

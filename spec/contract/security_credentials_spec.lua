@@ -1,5 +1,7 @@
 --- The statements of docs/security.md about credentials: they are in no output, and nowhere that other users may look.
 
+local cluster = require "spec.support.cluster"
+local commands = require "spec.support.commands"
 local credentials = require "spec.support.credentials"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
@@ -81,6 +83,18 @@ describe("credentials", function()
         everything_said(hopeless, said)
         assert.is_nil(table.concat(said, "\n"):find(SECRET, 1, true))
         assert.is_true(#said > 100)
+    end)
+
+    it("are missed by servers that require them: auth_failed at once, and 122 #once", function()
+        local servers = fixture.remember(cluster.start { java_options = {
+            "-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"
+        } })
+        local client, message, code = zklock.connect(servers.servers, { connect_timeout = 600 })
+        assert.same({ nil, "auth_failed" }, { client, code })
+        assert.truthy(message:find("see the option auth", 1, true), message)
+        assert.equal(122, commands.run({ "ls", "/" }, { servers = servers.servers }).status)
+        client = fixture.client({ auth = { { scheme = "digest", credential = "a:b" } } }, servers.servers)
+        assert(client:mutex(fixture.path()):acquire(20))
     end)
 
     it("are in no message about a mistake, wherever they are in the options", function()

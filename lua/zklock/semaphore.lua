@@ -9,8 +9,10 @@ local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
+local queue = require "zklock.inspect.queue"
+local Reads = require "zklock.inspect.reads"
 
-local error, setmetatable, tonumber = error, setmetatable, tonumber
+local error, ipairs, setmetatable, tonumber = error, ipairs, setmetatable, tonumber
 local format = string.format
 local max = math.max
 
@@ -91,35 +93,57 @@ function Semaphore:available(timeout)
     return max(0, self._permits - taken)
 end
 
---- Appends the contenders of a list that are leases, or those that are not, and marks only the first `holders` of them as
--- holders.
-local function append(contenders, list, leases, holders)
-    local count = 0
-    for index = 1, #list do
-        local contender = list[index]
-        if (contender.mode == "lease") == leases then
-            count = count + 1
-            contender.holder = count <= holders
-            contenders[#contenders + 1] = contender
+--- Reads the contenders of one of its directories into `list`: those that are leases, or those that are not.
+-- @treturn function that returns a message and a code if the directory may not be read
+local function read_contenders(reads, directory, leases, list)
+    local problem, code
+    reads:add("children", directory, function(names, message, answer)
+        problem, code = message, answer
+        for _, contender in ipairs(names and queue.parse(directory, names) or {}) do
+            if (contender.mode == "lease") == leases then
+                reads:add("get", contender.node, function(data, stat, why)
+                    if data then
+                        queue.note_node(contender, data, stat)
+                    end
+                    if why ~= "no_node" then -- it has gone meanwhile
+                        list[#list + 1] = contender
+                    end
+                end)
+            end
         end
+    end)
+    return function()
+        return code == "no_auth" and problem or nil, code
     end
 end
 
---- Lists the permits that are taken, and then the queue. Permits beyond the limit belong to the head of the queue: it has
--- created its nodes and waits until other permits are released (Curator's clients always do this).
+--- Lists the permits that are taken, and then the queue. The names of the nodes do not say who holds: the head of the queue has
+-- made a node for each permit that it wants, and waits until enough are released. zklock.inspect.queue has the rule.
 function Semaphore:_contenders(deadline, seconds)
-    local leases, message, code = self:_list(self._path .. "/leases", true, deadline, seconds)
-    if not leases then
+    local reads, permits, line = Reads.new(self._client, deadline, seconds), {}, {}
+    local refusals = {
+        read_contenders(reads, self._path .. "/leases", true, permits), read_contenders(reads, self._path .. "/locks", false, line)
+    }
+    local ok, message, code = reads:run()
+    if not ok then
         return nil, message, code
     end
-    local line
-    line, message, code = self:_list(self._path .. "/locks", true, deadline, seconds)
-    if not line then
-        return nil, message, code
+    for _, refusal in ipairs(refusals) do
+        message, code = refusal()
+        if message then
+            return nil, message, code
+        end
     end
+    queue.stand_semaphore(permits, line, self._permits)
     local contenders = {}
-    append(contenders, leases, true, self._permits)
-    append(contenders, line, false, 0)
+    for _, list in ipairs { permits, line } do
+        for _, contender in ipairs(list) do
+            contenders[#contenders + 1] = {
+                node = contender.node, identity = contender.identity or "", mode = contender.mode, sequence = contender.sequence,
+                holder = contender.holder
+            }
+        end
+    end
     return contenders
 end
 

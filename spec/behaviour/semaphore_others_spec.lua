@@ -1,6 +1,7 @@
 --- A semaphore copes with other programs that use, delete or forbid its nodes.
 
 local fixture = require "spec.support.fixture"
+local inspect = require "zklock.inspect"
 local loop = require "spec.support.loop"
 local semaphores = require "spec.support.semaphores"
 
@@ -115,6 +116,37 @@ describe("when other programs use its nodes, a semaphore", function()
             leases = leases + (contender.holder and contender.mode == "lease" and 1 or 0)
         end
         assert.equal(2, leases)
+    end)
+
+    it("tells its holders from the head of its queue, which has a node for each permit already, and asks holders only", function()
+        local path, ready = fixture.path(), false
+        local mine = fixture.loop_client({ identity = "mine" }, 30):semaphore(path, 3)
+        local theirs = fixture.loop_client({ identity = "theirs" }, 30):semaphore(path, 3)
+        local function holders_of(contenders)
+            local holders = {}
+            for _, contender in ipairs(contenders) do
+                holders[#holders + 1] = contender.holder and contender.identity or nil
+            end
+            return holders
+        end
+        loop.run(function()
+            assert(mine:acquire(20))
+            ready = true
+            loop.until_true(function()
+                return fixture.has(path .. "/leases", 4)
+            end)
+            assert.same({ "mine" }, holders_of(assert(mine:contenders(20))))
+            assert.same({ "mine" }, holders_of(assert(inspect.lock(mine._client, path)).contenders))
+            assert.equal(1, mine:revoke(20))
+            assert(mine:release())
+        end, function()
+            loop.until_true(function()
+                return ready
+            end)
+            assert(theirs:acquire { timeout = 60, count = 3 })
+            assert.same({ "theirs", "theirs", "theirs" }, holders_of(assert(theirs:contenders(20))))
+            assert(theirs:release())
+        end)
     end)
 
     it("passes a revocation request to its holders", function()

@@ -63,6 +63,21 @@ describe("zklock top", function()
         await_shell(shell, 0)
     end)
 
+    it("says that it does not see any more when it has lost its servers, and that it sees again", function()
+        local link, path = fixture.proxy(), fixture.path()
+        fixture.join(path, nil, "web3:4711")
+        local shell = open(path, { servers = link.address })
+        shell:await "mutex +held"
+        link:refuse()
+        link:cut()
+        shell:await "NOT LIVE: as of %d+ s ago, .*mutex +held"
+        link:accept()
+        eventually(function()
+            return not shell:screen():find("NOT LIVE", 1, true)
+        end, 60, "the connection")
+        shell:await "mutex +held"
+    end)
+
     it("asks the servers for nothing while nothing changes, although the ages grow", function()
         local top = fixture.directory()
         fixture.join(top .. "/nightly", nil, "web3:4711")

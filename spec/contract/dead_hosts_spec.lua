@@ -37,6 +37,9 @@ describe("with dead servers in its list, a client", function()
         local lock = client:mutex(fixture.path())
         assert(lock:acquire(10))
         for _ = 1, ROUNDS do
+            fixture.pump_until(client, function()
+                return lock:remaining() > 4.5 -- of 5: the lease of the connection before is extended again
+            end)
             local before = client:stats().connections
             link:cut()
             fixture.pump_until(client, function()

@@ -108,6 +108,27 @@ describe("by itself,", function()
         assert.equal(1, #fixture.children(lock:path()))
     end)
 
+    it_with(has_luv, "a client waits with luv after the program has closed all handles of the loop", function()
+        for _ = 1, 3 do
+            local granted
+            coroutine.wrap(function()
+                local client = fixture.client({ wait = "luv" })
+                local lock = client:mutex(fixture.path())
+                granted = lock:acquire(20) ~= nil
+                lock:release()
+                client:close(2)
+            end)()
+            uv.run()
+            assert.is_true(granted)
+            uv.walk(function(handle)
+                if not handle:is_closing() then
+                    handle:close()
+                end
+            end)
+            uv.run()
+        end
+    end)
+
     it_with(has_luv, "no call waits in a luv callback outside of coroutines: the answer is phase", function()
         local client, link = fixture.client_behind_proxy({ wait = "luv", session_timeout = 30 })
         local path = fixture.directory()

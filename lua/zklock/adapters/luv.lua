@@ -50,8 +50,13 @@ local function is_resumable(waiter)
     return thread and coroutine.status(thread) == "suspended" and (PCALL_YIELDS or core.stands_in(thread, waiter))
 end
 
+--- Whether a handle may still be used. A program may close all handles of its loop, by uv.walk.
+local function is_open(handle)
+    return handle ~= nil and not handle:is_closing()
+end
+
 local function schedule()
-    kick = kick or uv.new_timer()
+    kick = is_open(kick) and kick or uv.new_timer()
     if not kick:is_active() then
         kick:start(0, 0, run_ready)
     end
@@ -100,10 +105,12 @@ end
 local spare = {}
 
 local function start_timer(milliseconds, again, fn)
-    local timer = spare[#spare]
-    if timer then
+    local timer
+    repeat
+        timer = spare[#spare]
         spare[#spare] = nil
-    else
+    until not timer or is_open(timer.handle)
+    if not timer then
         timer = { handle = assert(uv.new_timer()) }
         timer.fire = function()
             timer.fn()
@@ -116,9 +123,11 @@ local function start_timer(milliseconds, again, fn)
 end
 
 local function stop_timer(timer)
-    timer.handle:stop()
     timer.fn = nil
-    spare[#spare + 1] = timer
+    if is_open(timer.handle) then
+        timer.handle:stop()
+        spare[#spare + 1] = timer
+    end
 end
 
 local function is_outside_of_coroutines()
@@ -133,8 +142,10 @@ local function stop(client)
     if pump then
         pumps[client] = nil
         pump.stopped = true
-        pump.handle:stop()
-        pump.handle:close()
+        if is_open(pump.handle) then
+            pump.handle:stop()
+            pump.handle:close()
+        end
         stop_timer(pump.timer)
         if not uv.loop_mode() and is_outside_of_coroutines() then
             uv.run("nowait")
@@ -145,10 +156,12 @@ end
 --- Makes the client's handle active, if it is not.
 local function start(client)
     local pump = pumps[client]
-    if pump then
+    if pump and is_open(pump.handle) and is_open(pump.timer.handle) then
         return pump
     end
-    pump = { handle = assert(uv.new_poll(client:pollfd())), waiting = {}, has_calls = false, stopped = false }
+    local waiting, has_calls = pump and pump.waiting or {}, pump ~= nil and pump.has_calls
+    stop(client)
+    pump = { handle = assert(uv.new_poll(client:pollfd())), waiting = waiting, has_calls = has_calls, stopped = false }
     pumps[client] = pump
     pump.handle:start("r", function()
         client:pump()
@@ -159,14 +172,16 @@ local function start(client)
             stop(client)
         end
     end)
-    pump.handle:unref()
+    if next(waiting) == nil and not has_calls then
+        pump.handle:unref()
+    end
     pump.timer.handle:unref()
     return pump
 end
 
 --- Lets the loop end if it has nothing else to do than to wait for a client that nothing waits for.
 local function let_end(pump)
-    if next(pump.waiting) == nil and not pump.has_calls and not pump.stopped then
+    if next(pump.waiting) == nil and not pump.has_calls and not pump.stopped and is_open(pump.handle) then
         pump.handle:unref()
     end
 end

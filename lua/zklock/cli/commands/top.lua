@@ -94,6 +94,15 @@ local function read(view, tree)
     return true
 end
 
+--- Notes since when there is no connection: what is shown is of that time, and may be otherwise by now.
+local function note_connection(view, client)
+    local state, problem = client:state()
+    view.blind_since = state ~= "connected" and (view.blind_since or process.now()) or nil
+    if view.blind_since then
+        view.problem = format("NOT LIVE: as of %.0f s ago, %s", process.now() - view.blind_since, problem or state)
+    end
+end
+
 --- Reads what has changed, if it is time. A failure is shown, and the reading is tried again later.
 local function keep_up(view, tree, delay)
     local now = process.now()
@@ -102,7 +111,8 @@ local function keep_up(view, tree, delay)
         view.problem = not ok and message
         view.retry_at = ok and 0 or process.now() + delay
     end
-    view.now = inspect.now(view.states)
+    note_connection(view, tree.client)
+    view.now = view.blind_since and view.now or inspect.now(view.states) -- nobody knows how old a hold has become
     return view.retry_at > 0 and max(0, view.retry_at - now) or tree:due_in()
 end
 

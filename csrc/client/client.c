@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,11 +152,21 @@ static void set_up_process(void)
 
 /* --- opening and closing ------------------------------------------------------------------------------------------- */
 
+/* All bytes: the names of nodes must be unique. A kernel before 3.17, or a filter of system calls, knows no getrandom. */
 static void fill_random(void *bytes, size_t size)
 {
-    if (getrandom(bytes, size, 0) != (ssize_t)size) {
-        int64_t now = zkl_clock() ^ (int64_t)getpid() << 32 ^ (int64_t)(intptr_t)bytes; /* a kernel before 3.17 */
-        memcpy(bytes, &now, size < sizeof now ? size : sizeof now);
+    static _Atomic uint64_t calls;
+    if (getrandom(bytes, size, 0) == (ssize_t)size) {
+        return;
+    }
+    uint64_t state = (uint64_t)zkl_clock() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)bytes ^
+                     atomic_fetch_add(&calls, 1) << 48;
+    for (size_t at = 0; at < size; at += sizeof state) {
+        uint64_t mixed = state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+        mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+        mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+        mixed ^= mixed >> 31;
+        memcpy((char *)bytes + at, &mixed, size - at < sizeof mixed ? size - at : sizeof mixed);
     }
 }
 

@@ -463,7 +463,7 @@ describe("tls", function()
             local link = fixture.remember(proxy.start(address, { raw = true }))
             local client, lock = client_behind(link)
             link:stall "down"
-            assert.equal("timeout", select(3, client:get(lock:path(), { timeout = 0.3 })))
+            assert.equal("disconnected", select(3, client:get(lock:path(), { timeout = 0.3 })))
             link:resume()
             assert(client:get(lock:path(), { timeout = 20 }))
         end)

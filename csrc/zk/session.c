@@ -402,7 +402,10 @@ static void note_problem(zkl_session *session, int rc, int error)
                   strerror(error));
     } else if (error == EHOSTDOWN) {
         set_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection%s", session->hosts,
-                  !session->tls && session->session_id == 0 ? "; if this is a port for TLS, see the option tls" : "");
+                  !session->tls && session->session_id == 0
+                      ? "; it may have as many connections of this host as maxClientCnxns allows; if this is a port "
+                        "for TLS, see the option tls"
+                      : "");
     }
 }
 

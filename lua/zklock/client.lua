@@ -298,7 +298,7 @@ local function await_connection(client, timeout)
             return nil, message, code
         elseif not decided then
             local _, _, why = client._core:state()
-            return nil, client:_unreachable(format("no connection within %g s", timeout)),
+            return nil, client:_unreachable(format("no connection within %s", options.in_seconds(timeout))),
                 why == "tls_failed" and why or "disconnected"
         end
         state, problem, problem_code = client._core:state()
@@ -387,7 +387,7 @@ function Client:_await_query(query, deadline, timeout, what)
     elseif decided == nil then
         return nil, message, code
     end
-    what = format("%s did not finish within %g s", what, timeout)
+    what = format("%s did not finish within %s", what, options.in_seconds(timeout))
     if not self:_is_answered(timeout) then
         return nil, self:_unreachable(what), "disconnected"
     end

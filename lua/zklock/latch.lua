@@ -57,7 +57,7 @@ local OFFLINE_PATIENCE = 0.1
 --- Returns nil, message and code for a run whose time is up.
 local function timed_out(self, run, seconds)
     local client = self._client
-    local what = format("could not %s the latch %s within %g s", run.what, self._path, seconds)
+    local what = format("could not %s the latch %s within %s", run.what, self._path, options.in_seconds(seconds))
     if run.mode == "count" then
         what = what .. ", and may or may not have counted"
     end

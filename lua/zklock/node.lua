@@ -124,7 +124,7 @@ end
 --- Cancels the operation. Returns nil, message and code for an answer that has not come in time.
 local function timed_out(client, operation, timeout, what, writes)
     operation:cancel()
-    what = format("%s did not finish within %g s", what, timeout)
+    what = format("%s did not finish within %s", what, options.in_seconds(timeout))
     if writes then
         what = what .. ", and may or may not be executed"
     end
@@ -296,7 +296,7 @@ local function decided(self)
 end
 
 local function nothing_happened(self, seconds)
-    return nil, format("nothing happened to %s within %g s", self._path, seconds), "timeout"
+    return nil, format("nothing happened to %s within %s", self._path, options.in_seconds(seconds)), "timeout"
 end
 
 --- Calls for waits. The subject is `{ watch =, seconds =, call =, cancelled = }`.

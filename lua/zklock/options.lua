@@ -501,4 +501,9 @@ function options.read_latch_count(count)
     return read_number(count, "count", options.handoff)
 end
 
+--- Returns a number of seconds for a message: three digits say enough of a time that was computed.
+function options.in_seconds(seconds)
+    return (seconds < 100 and "%.3g s" or "%.0f s"):format(seconds)
+end
+
 return options

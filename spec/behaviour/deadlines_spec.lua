@@ -36,6 +36,18 @@ end)
 describe("a wait for a lock ends exactly when its time is up", function()
     after_each(fixture.clean)
 
+    it("with a message that has three digits of a time that was computed", function()
+        local path = fixture.path()
+        fixture.join(path)
+        local lock = fixture.loop_client({}, 30):mutex(path)
+        loop.run(function()
+            for seconds, text in pairs { [0.0123456] = "within 0.0123 s:", [1.0] = "within 1 s:", [1.98765] = "within 1.99 s:" } do
+                local _, message = lock:acquire(seconds)
+                assert.truthy(message:find(text, 1, true), message)
+            end
+        end)
+    end)
+
     for _, seconds in ipairs { 0.2, 1, 7.5 } do
         it(("with the code timeout, after %g seconds"):format(seconds), function()
             local client = fixture.loop_client({}, 30)

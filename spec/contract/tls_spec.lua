@@ -258,7 +258,7 @@ describe("tls", function()
         end)
 
         spec("TLS", function()
-            assert_refused(address, {}, "closed the connection; if this is a port for TLS, see the option tls", "disconnected")
+            assert_refused(address, {}, "closed the connection; .*; if this is a port for TLS, see the option tls", "disconnected")
         end)
     end)
 

@@ -8,6 +8,7 @@ local core = require "zklock.core"
 local ending = require "zklock.lock.ending"
 local Hold = require "zklock.hold"
 local LockGroups = require "zklock.lock_groups"
+local options = require "zklock.options"
 local Owner = require "zklock.owner"
 local Record = require "zklock.lock.record"
 local wait = require "zklock.wait"
@@ -140,7 +141,7 @@ local function timed_out(self, hold, timeout)
     if hold.try then
         what = format("could not try the %s %s", self._kind.name, self._path)
     else
-        what = format("could not acquire the %s %s within %g s", self._kind.name, self._path, timeout)
+        what = format("could not acquire the %s %s within %s", self._kind.name, self._path, options.in_seconds(timeout))
     end
     if hold.cancelled then
         return client:_not_resumed(what, hold.try)

@@ -70,7 +70,7 @@ function Lock:_await_release(hold, deadline, seconds)
     elseif done == nil then
         return nil, message, code
     end
-    local what = format("release of the %s %s not acknowledged within %g s", self._kind.name, self._path, seconds)
+    local what = format("release of the %s %s not acknowledged within %s", self._kind.name, self._path, options.in_seconds(seconds))
     return nil, client:_unreachable(what), "disconnected"
 end
 

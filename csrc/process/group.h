@@ -7,11 +7,6 @@
 
 /* Whether a group has a member, be it one that has ended and waits to be reaped. */
 bool zkl_group_exists(pid_t group);
-/*
- * Whether /proc shows a member that has not ended. If it shows none, there may be some: there may be no /proc, or that of other
- * processes (of another pid namespace), or it may hide them (hidepid).
- */
-bool zkl_group_seen(pid_t group);
 /* Sends a signal to all members. Returns false, with errno, if no member could be reached. */
 bool zkl_group_signal(pid_t group, int number);
 

@@ -13,13 +13,15 @@
 #include "group.h"
 #include "signals.h"
 
-/* How the first process of the group has ended, once zkl_group_look has reaped it. */
-static siginfo_t reaped;
+/* Of the latest command. */
+static siginfo_t reaped; /* how its first process has ended, once zkl_group_look has reaped it */
+static pid_t gone;       /* its group, once it had no member left: the number may belong to others from then on */
+static zkl_guard_page *guarded; /* NULL: there is no guardian */
 
 /*
- * Puts a process into the group that ends at once and is not reaped before zkl_child_reap: as long as it is there, no other group can
- * get the number, whoever else is reaped. It sends no SIGCHLD at its end, so that no other wait of this process finds it. Returns false
- * if the system refuses.
+ * Puts a process into the group that ends at once and is not reaped before lift_anchor: as long as it is there, no other group can get
+ * the number, whoever else is reaped. It sends no SIGCHLD at its end, so that no other wait of this process finds it. Returns false,
+ * with errno, if the system refuses, or the group has no member.
  */
 static bool drop_anchor(pid_t group)
 {
@@ -30,7 +32,18 @@ static bool drop_anchor(pid_t group)
     siginfo_t info = {0};
     while (anchor > 0 && waitid(P_PID, (id_t)anchor, &info, WEXITED | WNOWAIT | __WALL) != 0 && errno == EINTR) {
     }
+    if (anchor > 0 && info.si_status != 0) {
+        waitpid(anchor, NULL, __WALL);
+        errno = ESRCH;
+        return false;
+    }
     return anchor > 0;
+}
+
+static void lift_anchor(pid_t group)
+{
+    while (waitpid(-group, NULL, (int)__WCLONE) < 0 && errno == EINTR) {
+    }
 }
 
 /* Between fork and exec: only functions that are safe there, since the wrapper has other threads. Returns if something fails. */
@@ -112,7 +125,8 @@ pid_t zkl_spawn_start(const zkl_spawn *spawn, int *error)
     close(report[1]);
     if (child > 0) {
         setpgid(child, child); /* whichever of the two comes first */
-        reaped.si_pid = 0;
+        reaped.si_pid = gone = 0;
+        guarded = spawn->guard != NULL ? spawn->guard->page : NULL;
         bool held = drop_anchor(child);
         int problem = held ? 0 : errno;
         if (spawn->guard != NULL) {
@@ -161,21 +175,43 @@ void zkl_child_reap(pid_t child)
 {
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
-    while (waitpid(-child, NULL, (int)__WCLONE) < 0 && errno == EINTR) { /* the anchor */
+    if (gone != child) {
+        lift_anchor(child);
     }
     reaped.si_pid = reaped.si_pid == child ? 0 : reaped.si_pid;
 }
 
+/*
+ * No member of the group is a child of this process. There may be some all the same: a process that has left the group may have children
+ * that have not. `kill` finds them, but it counts the anchor, too. While that is away, the members hold the number. Members that have
+ * ended, and that their parent does not reap, count as alive.
+ */
+static zkl_group_state ask_without_anchor(pid_t group)
+{
+    lift_anchor(group);
+    if (zkl_group_exists(group)) {
+        drop_anchor(group); /* if the last member has ended meanwhile, or there is no room: the next look finds out */
+        return ZKL_GROUP_ALIVE;
+    }
+    if (guarded != NULL) {
+        atomic_store(&guarded->group, 0); /* the guardian signals it no more */
+    }
+    gone = group;
+    return ZKL_GROUP_GONE;
+}
+
 zkl_group_state zkl_group_look(pid_t group)
 {
+    if (gone == group) {
+        return ZKL_GROUP_GONE;
+    }
     siginfo_t info = {.si_pid = group};
     while (info.si_pid != 0) {
         info = (siginfo_t){.si_pid = 0};
         if (waitid(P_PGID, (id_t)group, &info, WEXITED | WNOHANG) == 0) {
             reaped = info.si_pid == group ? info : reaped;
         } else if (errno != EINTR) {
-            /* No member is a child of this process. One whose parent lives, and has left the group, is seen in /proc only. */
-            return zkl_group_seen(group) ? ZKL_GROUP_ALIVE : ZKL_GROUP_GONE;
+            return ask_without_anchor(group);
         } else {
             info.si_pid = group;
         }

@@ -40,15 +40,15 @@ zkl_child_state zkl_child_look(pid_t child, int *detail);
 /* Reaps a child that has ended, and the anchor of its group. */
 void zkl_child_reap(pid_t child);
 
-/* Whether a group that zkl_spawn_start has made has members that have not ended. */
+/* Whether the latest group that zkl_spawn_start has made has members. Once it is GONE, send it no signals. */
 typedef enum {
     ZKL_GROUP_GONE,
     ZKL_GROUP_ALIVE
 } zkl_group_state;
 
 /*
- * Asks the kernel: what is orphaned in the group becomes a child of this process, which reaps those that have ended. zkl_child_look
- * reports the end of the first one also afterwards.
+ * Asks the kernel, and not /proc, which may be missing, foreign, or hide processes. What is orphaned in the group becomes a child of
+ * this process, which reaps those that have ended. zkl_child_look reports the end of the first one also afterwards.
  */
 zkl_group_state zkl_group_look(pid_t group);
 /* Reaps all other children that have ended: orphans that have left the group, and what was there before exec. */

@@ -206,6 +206,27 @@ describe("no process of a command is alive when another contender gets the lock"
         end)
     end
 
+    it("if a process has left its group, a child of that one has not, and there is no /proc #once", function()
+        local path, directory = fixture.path(), commands.directory()
+        assert(os.execute("mkfifo " .. directory .. "/fifo " .. directory .. "/end"))
+        files.write(directory .. "/leaver", '(trap "" TERM; echo >"$1/begun"; read line <"$1/fifo") & exec setsid cat "$1/end"')
+        local wrapper = start_in_namespace({}, "mount -t tmpfs none /proc", { "run", "-k", "1000", path, "--", "sh", "-c",
+            'sh "$0/leaver" "$0" >/dev/null 2>&1 & while [ ! -e "$0/begun" ]; do sleep 0.01; done', directory })
+        if not wrapper then
+            return pending("needs the right to mount")
+        end
+        eventually(function()
+            return files.exists(directory .. "/begun")
+        end)
+        for _ = 1, 5 do -- each asks the servers; the wrapper looks at its group again and again meanwhile
+            assert.equal(123, commands.run({ "run", "-n", path, "--", "true" }).status)
+        end
+        files.write(directory .. "/fifo", "end\n")
+        files.write(directory .. "/end", "end\n")
+        assert.equal(0, commands.run({ "run", "-w", "60", path, "--", "true" }).status)
+        assert.is_number(wrapper:finish().status)
+    end)
+
     it("if the guardian is killed before #asan", function()
         assert_dead({ ignores = true, status = 125 }, function(rounds)
             for _, round in ipairs(rounds) do

@@ -124,6 +124,9 @@ describe("zklock takes its settings", function()
     it("and credentials from files that only their owner may read", function()
         local secret, open = write("secret", "digest:me:hunter2\n"), write("open", "digest:me:hunter2\n", "644")
         assert.equal(0, run({}, { "--auth-file", secret, "--acl", "creator" }).status)
+        for _, empty in ipairs { write("empty", ""), commands.directory() } do
+            assert.equal(125, run({}, { "--auth-file", empty }).status)
+        end
         local result = run({}, { "--auth-file", open })
         assert.equal(125, result.status)
         assert.truthy(result.errors:find("chmod 600", 1, true), result.errors)

@@ -141,6 +141,9 @@ local function read_auth(values)
         end
         line = file:read "*l"
         file:close()
+        if not line then
+            return nil, format("%s has no credentials: it is empty, or no file", values.auth_file)
+        end
     end
     if not line then
         return nil

@@ -264,10 +264,11 @@ local function turn(self)
     if self.state == RUNNING and self.is_revoked() then
         stop(self, "revoked", self.grace)
     end
-    wait_for = min(wait_for, check_command(self), check_clock(self))
+    wait_for = min(wait_for, check_command(self))
     if self.state == GONE then
-        return
+        return -- no signal from here on: the group's number may belong to others
     end
+    wait_for = min(wait_for, check_clock(self))
     local guard = self.guard and self.reason ~= "guardian" and self.guard:fd() or -1
     local ready = process.poll({ self.signals, self.client:pollfd(), guard }, wait_for)
     if ready[guard] then

@@ -85,6 +85,43 @@ describe("inspect.tree", function()
         end)
     end
 
+    it("sees a lock that is made anew between the answers for its directory and for the one above", function()
+        local client, happened = fixture.steady_client(), 0
+        local real = client._core
+        for attempt = 1, is_virtual and 30 or 3 do
+            local top = fixture.directory()
+            local path = ("%s/lock-%d"):format(top, attempt)
+            fixture.join(path, nil, "one")
+            local tree, child_is_read = Tree.new(client, { top }), false
+            follow(tree, 2)
+            delete_all(path)
+            client._core = setmetatable({}, { __index = function(_, name)
+                return function(_, ...)
+                    local request = ...
+                    if name == "operate" and request.kind == "children" then
+                        if request.path == path then
+                            child_is_read = true
+                        elseif request.path == top and child_is_read then
+                            child_is_read, happened = false, happened + 1
+                            fixture.join(path, nil, "two") -- the answer for the child has been given by now
+                        end
+                    end
+                    return real[name](real, ...)
+                end
+            end })
+            follow(tree, 3)
+            client._core = real
+            if not fixture.has(path, 1) then
+                fixture.join(path, nil, "two")
+            end
+            await_first(tree, path, function(first)
+                return first.identity == "two"
+            end)
+            tree:close()
+        end
+        assert(happened > 0 or not is_virtual)
+    end)
+
     it("sees what a full listing sees, whatever was made and deleted before", function()
         local client = fixture.steady_client()
         for seed = 1, is_virtual and 40 or 2 do

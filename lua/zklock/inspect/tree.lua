@@ -291,11 +291,14 @@ local function refresh(self, paths)
     for _, state in ipairs(reading.states) do
         found[state.path] = state.kind ~= "none" and state or nil
     end
+    for _, path in ipairs(read) do -- first: what follows marks parents, which may have been listed after their children
+        self.dirty[path] = nil
+    end
     for _, path in ipairs(read) do
         if self.directories[path] then
             local missing = reading.unreadable[path]
             self.directories[path].place = granted[path] or 0
-            self.dirty[path], self.unreadable[path] = nil, missing == "no_auth" or nil
+            self.unreadable[path] = missing == "no_auth" or nil
             set_state(self, path, found[path], changes)
             if missing == "no_auth" then
                 self.directories[path].retry_at = begun + FORBIDDEN

@@ -180,51 +180,50 @@ describe("no process of a command is alive when another contender gets the lock"
             "sh", "-c", before .. ' && exec "$@"', "sh" }, commands.words(words))))
     end
 
-    -- The first process ends at once. The other one ignores TERM, and ends when the spec has seen that the lock is still taken.
+    -- The first process ends as soon as the others are ready. They end when the spec has written a file, or its directory is gone.
+    local UNTIL_END = 'while [ -d "$0" ] && [ ! -e "$0/end" ]; do sleep 0.02; done'
+    local MEMBER = "trap '' TERM; echo >\"$0/member\"; " .. UNTIL_END
+    local LEFT = 'echo >"$0/left"; ' .. UNTIL_END
+
+    --- Shows that a lock is kept as long as MEMBER lives. `ready`: the files that say so.
+    local function assert_kept(where, script, ready)
+        local path, directory = fixture.path(), commands.directory()
+        for name, text in pairs { member_script = MEMBER, left_script = LEFT } do
+            files.write(directory .. "/" .. name, text)
+        end
+        local wrapper = start_in_namespace(where[1], where[2], { "run", "-k", "1000", path, "--", "sh", "-c", script, directory })
+        if not wrapper then
+            return pending("needs the right to mount")
+        end
+        for _, name in ipairs(ready) do
+            eventually(function()
+                return files.exists(directory .. "/" .. name)
+            end)
+        end
+        for _ = 1, 5 do -- each asks the servers; the wrapper looks at its group again and again meanwhile
+            assert.equal(123, commands.run({ "run", "-n", path, "--", "true" }).status)
+        end
+        files.write(directory .. "/end", "")
+        assert.equal(0, commands.run({ "run", "-w", "60", path, "--", "true" }).status)
+        assert.is_number(wrapper:finish().status)
+    end
+
+    local NO_PROC = { {}, "mount -t tmpfs none /proc" }
+    local MEMBER_IS_READY = 'while [ ! -e "$0/member" ]; do sleep 0.01; done'
+
     for title, where in pairs {
-        ["there is no /proc"] = { {}, "mount -t tmpfs none /proc" },
+        ["there is no /proc"] = NO_PROC,
         ["/proc is that of another pid namespace"] = { { "--pid", "--fork" }, "true" }
     } do
         it("if only its first process ends, and " .. title .. " #once", function()
-            local path, directory = fixture.path(), commands.directory()
-            assert(os.execute("mkfifo " .. directory .. "/fifo"))
-            local wrapper = start_in_namespace(where[1], where[2], { "run", "-k", "1000", path, "--", "sh", "-c",
-                '(trap "" TERM; echo >"$0/begun"; read line <"$0/fifo") & while [ ! -e "$0/begun" ]; do sleep 0.01; done',
-                directory })
-            if not wrapper then
-                return pending("needs the right to mount")
-            end
-            eventually(function()
-                return files.exists(directory .. "/begun")
-            end)
-            for _ = 1, 3 do
-                assert.equal(123, commands.run({ "run", "-n", path, "--", "true" }).status)
-            end
-            files.write(directory .. "/fifo", "end\n")
-            assert.equal(0, commands.run({ "run", "-w", "60", path, "--", "true" }).status)
-            assert.is_number(wrapper:finish().status)
+            assert_kept(where, 'sh -c "$(cat "$0/member_script")" "$0" >/dev/null 2>&1 & ' .. MEMBER_IS_READY, { "member" })
         end)
     end
 
     it("if a process has left its group, a child of that one has not, and there is no /proc #once", function()
-        local path, directory = fixture.path(), commands.directory()
-        assert(os.execute("mkfifo " .. directory .. "/fifo " .. directory .. "/end"))
-        files.write(directory .. "/leaver", '(trap "" TERM; echo >"$1/begun"; read line <"$1/fifo") & exec setsid cat "$1/end"')
-        local wrapper = start_in_namespace({}, "mount -t tmpfs none /proc", { "run", "-k", "1000", path, "--", "sh", "-c",
-            'sh "$0/leaver" "$0" >/dev/null 2>&1 & while [ ! -e "$0/begun" ]; do sleep 0.01; done', directory })
-        if not wrapper then
-            return pending("needs the right to mount")
-        end
-        eventually(function()
-            return files.exists(directory .. "/begun")
-        end)
-        for _ = 1, 5 do -- each asks the servers; the wrapper looks at its group again and again meanwhile
-            assert.equal(123, commands.run({ "run", "-n", path, "--", "true" }).status)
-        end
-        files.write(directory .. "/fifo", "end\n")
-        files.write(directory .. "/end", "end\n")
-        assert.equal(0, commands.run({ "run", "-w", "60", path, "--", "true" }).status)
-        assert.is_number(wrapper:finish().status)
+        assert_kept(NO_PROC, [[(sh -c "$(cat "$0/member_script")" "$0" &
+            exec setsid sh -c "$(cat "$0/left_script")" "$0") >/dev/null 2>&1 &
+            while [ ! -e "$0/left" ]; do sleep 0.01; done; ]] .. MEMBER_IS_READY, { "member", "left" })
     end)
 
     it("if the guardian is killed before #asan", function()

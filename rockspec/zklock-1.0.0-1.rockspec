@@ -84,6 +84,7 @@ build = {
         "csrc/client/client_object.c",
         "csrc/client/clock.c",
         "csrc/client/connector.c",
+        "csrc/client/dial.c",
         "csrc/client/handle.c",
         "csrc/client/handle_acquisition.c",
         "csrc/client/handle_operation.c",

@@ -10,7 +10,8 @@
  *   published.c      what callers may read without the engine: state, figures
  *   notifications.c  the handles that their owners should look at; notify_socket.c: a socket for that, for nginx
  *   log.c            log lines, of the engine and of the C client
- *   connector.c      connects the C client to the server that can be reached first; race.c: in which order; server_list.c: the servers
+ *   connector.c      connects the C client to the server that can be reached first; race.c: in which order; dial.c: the sockets;
+ *                    server_list.c: the servers
  *   tls_link.c       TLS between the C client and a server; tls_context.c: its settings; tls_library.c: OpenSSL
  *   wake.c           wakes the I/O thread
  *   scope.c          the acquisitions of one nginx request, which end with it

@@ -2,29 +2,22 @@
 #include "connector.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 #include <zookeeper/zookeeper.h>
 
 #include "clock.h"
+#include "dial.h"
 #include "race.h"
-
-/* How many connections to the listener the system keeps until they are closed. More are ignored, which does no harm. */
-#define BACKLOG 4
 
 /* A connection that is not established after so long: the address does not answer. */
 #define LATE_AFTER ZKL_SECOND
 
 /* A connection that was begun with an address of a server. */
 typedef struct {
-    int fd; /* -1: none */
+    zkl_dial dial;
     int32_t server;
     int32_t address;
     int64_t begun_at;
@@ -33,29 +26,20 @@ typedef struct {
 struct zkl_connector {
     zkl_server_list servers;
     zkl_race race;
-    char *hosts;            /* the connection string without the chroot, for messages */
-    char *addresses;        /* what the C client connects to: the listener, twice, and the chroot */
-    size_t listener_length; /* of the listener's address, at the beginning of `addresses` */
+    char *hosts;     /* The connection string without the chroot, for messages. */
+    char *addresses; /* The C client connects to these: the listener, twice, and the chroot. */
+    char listener_address[ZKL_LISTENER_SIZE];
     int listener;
-    int epoll; /* RACING: of the attempts; else -1 */
+    int dials; /* RACING: where the attempts are. Otherwise -1. */
     attempt attempts[ZKL_RACE_MOST_PENDING];
-    int reached;     /* REACHED: the connected socket; else -1 */
-    attempt winner;  /* the latest that was reached */
-    int64_t took;    /* so long until it was */
-    int error;       /* the latest of this race: errno, or 0 */
-    bool unresolved; /* no server of this race could be resolved */
+    attempt winner;  /* The latest that was reached. It has its socket until zkl_connector_take. */
+    int64_t took;    /* From its beginning until it was reached. */
+    int error;       /* The latest errno of this race, or 0. */
+    bool unresolved; /* No server of this race could be resolved. */
     zkl_connector_log_fn log;
     void *log_context;
     char problem[ZKL_MESSAGE_SIZE];
 };
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0) {
-        close(*fd);
-        *fd = -1;
-    }
-}
 
 static void log_problem(zkl_connector *connector, int32_t server, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -96,30 +80,24 @@ static void note_late(zkl_connector *connector, const attempt *made, int64_t now
 
 /* --- attempts ------------------------------------------------------------------------------------------------------- */
 
-/*
- * Ends an attempt. The socket is shut down and not only closed: a child that the program has forked meanwhile may have a copy of it.
- * What is not established yet is never accepted by the server.
- */
-static void end_attempt(attempt *made)
+static void stop_dialing(zkl_connector *connector)
 {
-    if (made->fd >= 0) {
-        shutdown(made->fd, SHUT_RDWR);
-        close_fd(&made->fd);
-    }
+    zkl_dials_close(connector->dials);
+    connector->dials = -1;
 }
 
 static void end_attempts(zkl_connector *connector, int64_t now)
 {
     for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
         attempt *made = &connector->attempts[i];
-        if (made->fd >= 0 && now - made->begun_at >= LATE_AFTER) {
+        if (made->dial.fd >= 0 && now - made->begun_at >= LATE_AFTER) {
             note_late(connector, made, now);
             log_problem(connector, made->server, "'%s' does not answer: no TCP connection within %.3g s",
                         text_of(connector, made->server), (double)(now - made->begun_at) / 1e9);
         }
-        end_attempt(made);
+        zkl_dial_end(&made->dial);
     }
-    close_fd(&connector->epoll);
+    stop_dialing(connector);
 }
 
 static void failed(zkl_connector *connector, int32_t server, int error)
@@ -129,30 +107,11 @@ static void failed(zkl_connector *connector, int32_t server, int error)
     log_problem(connector, server, "cannot connect to '%s': %s", text_of(connector, server), strerror(error));
 }
 
-/* Begins a connection; `made` has its server and address. Returns false if that has failed; errno says why. */
-static bool begin_attempt(const zkl_connector *connector, attempt *made)
-{
-    const zkl_address *to = &connector->servers.servers[made->server].addresses[made->address];
-    const struct sockaddr *address = (const struct sockaddr *)&to->address;
-    made->fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int on = 1;
-    struct epoll_event event = {.events = EPOLLOUT, .data.ptr = made};
-    if (made->fd >= 0 && setsockopt(made->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0 &&
-        (connect(made->fd, address, to->size) == 0 || errno == EINPROGRESS) &&
-        epoll_ctl(connector->epoll, EPOLL_CTL_ADD, made->fd, &event) == 0) {
-        return true;
-    }
-    int error = errno;
-    close_fd(&made->fd);
-    errno = error;
-    return false;
-}
-
 /* There is one: the race has no turn while ZKL_RACE_MOST_PENDING connections are pending. */
 static attempt *free_attempt(zkl_connector *connector)
 {
     attempt *made = connector->attempts;
-    while (made->fd >= 0) {
+    while (made->dial.fd >= 0) {
         made++;
     }
     return made;
@@ -180,10 +139,11 @@ static void begin_attempts(zkl_connector *connector)
     zkl_race_turn turn;
     while (zkl_race_next(&connector->race, zkl_clock(), &turn)) {
         attempt *made = free_attempt(connector);
-        *made = (attempt){.fd = -1, .server = turn.server, .address = turn.address};
+        *made = (attempt){.dial = {-1, made}, .server = turn.server, .address = turn.address};
         bool resolved = resolve(connector, &turn);
         made->begun_at = zkl_clock();
-        if (resolved && begin_attempt(connector, made)) {
+        const zkl_address *addresses = connector->servers.servers[turn.server].addresses;
+        if (resolved && zkl_dial_begin(&made->dial, connector->dials, &addresses[turn.address])) {
             zkl_race_begun(&connector->race, made->begun_at);
         } else {
             if (resolved) {
@@ -198,11 +158,9 @@ static void begin_attempts(zkl_connector *connector)
 static void reach(zkl_connector *connector, attempt *made)
 {
     int64_t now = zkl_clock();
-    epoll_ctl(connector->epoll, EPOLL_CTL_DEL, made->fd, NULL); /* the socket outlives this descriptor */
-    connector->reached = made->fd;
     connector->winner = *made;
+    connector->winner.dial.fd = zkl_dial_take(&made->dial, connector->dials);
     connector->took = now - made->begun_at;
-    made->fd = -1;
     zkl_race_reached(&connector->race, made->server);
     end_attempts(connector, now);
 }
@@ -210,21 +168,16 @@ static void reach(zkl_connector *connector, attempt *made)
 /* RACING. Handles attempts that are established or have failed. */
 static void collect(zkl_connector *connector)
 {
-    struct epoll_event ready[ZKL_RACE_MOST_PENDING];
-    int count = epoll_wait(connector->epoll, ready, ZKL_RACE_MOST_PENDING, 0);
-    for (int i = 0; i < count; i++) {
-        attempt *made = ready[i].data.ptr;
-        int error = 0;
-        socklen_t size = sizeof error;
-        if (getsockopt(made->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
-            error = errno;
-        }
+    int error;
+    zkl_dial *decided;
+    while ((decided = zkl_dials_next(connector->dials, &error)) != NULL) {
+        attempt *made = decided->owner;
         if (error == 0) {
             reach(connector, made);
             return;
         }
         failed(connector, made->server, error);
-        close_fd(&made->fd);
+        zkl_dial_end(decided);
         zkl_race_failed(&connector->race, zkl_clock());
     }
 }
@@ -245,14 +198,14 @@ static void note_problem(zkl_connector *connector)
 }
 
 /* RACING. Returns whether there can be attempts. */
-static bool make_epoll(zkl_connector *connector)
+static bool start_dialing(zkl_connector *connector)
 {
-    if (connector->epoll < 0) {
-        connector->epoll = epoll_create1(EPOLL_CLOEXEC);
-        connector->error = connector->epoll < 0 ? errno : 0;
-        connector->unresolved = connector->epoll >= 0;
+    if (connector->dials < 0) {
+        connector->dials = zkl_dials_open();
+        connector->error = connector->dials < 0 ? errno : 0;
+        connector->unresolved = connector->dials >= 0;
     }
-    return connector->epoll >= 0;
+    return connector->dials >= 0;
 }
 
 bool zkl_connector_reach(zkl_connector *connector, int64_t *wake_at)
@@ -262,9 +215,9 @@ bool zkl_connector_reach(zkl_connector *connector, int64_t *wake_at)
     if (race->state == ZKL_RACE_TRYING && now >= race->answer_by) {
         note_late(connector, &connector->winner, now);
     }
-    close_fd(&connector->reached); /* the C client could not begin to connect */
+    zkl_dial_end(&connector->winner.dial); /* if the C client could not begin to connect */
     zkl_race_want(race, now);
-    if (race->state == ZKL_RACE_RACING && make_epoll(connector)) {
+    if (race->state == ZKL_RACE_RACING && start_dialing(connector)) {
         collect(connector);
         begin_attempts(connector);
     }
@@ -272,8 +225,8 @@ bool zkl_connector_reach(zkl_connector *connector, int64_t *wake_at)
         return true;
     }
     now = zkl_clock();
-    if (race->state == ZKL_RACE_RACING && (connector->epoll < 0 || zkl_race_over(race, now))) {
-        if (connector->epoll < 0) {
+    if (race->state == ZKL_RACE_RACING && (connector->dials < 0 || zkl_race_over(race, now))) {
+        if (connector->dials < 0) {
             zkl_race_give_up(race, now);
         }
         note_problem(connector);
@@ -286,8 +239,8 @@ bool zkl_connector_reach(zkl_connector *connector, int64_t *wake_at)
 
 int zkl_connector_take(zkl_connector *connector, zkl_server **server)
 {
-    int fd = connector->reached;
-    connector->reached = -1;
+    int fd = connector->winner.dial.fd;
+    connector->winner.dial.fd = -1;
     connector->problem[0] = '\0';
     zkl_race_try(&connector->race, zkl_clock(), connector->took);
     *server = &connector->servers.servers[connector->winner.server];
@@ -296,21 +249,7 @@ int zkl_connector_take(zkl_connector *connector, zkl_server **server)
 
 bool zkl_connector_replace(zkl_connector *connector, int fd, int socket)
 {
-    bool replaced = dup3(socket, fd, O_CLOEXEC) == fd;
-    int error = errno;
-    close(socket);
-    int begun = 0;
-    for (int i = 0; i < BACKLOG && begun >= 0; i++) {
-        begun = accept4(connector->listener, NULL, NULL, SOCK_CLOEXEC); /* the connection that the C client had begun */
-        if (begun >= 0) {
-            close(begun);
-        }
-    }
-    if (!replaced) {
-        shutdown(fd, SHUT_RDWR);
-    }
-    errno = error;
-    return replaced;
+    return zkl_listener_replace(connector->listener, fd, socket);
 }
 
 void zkl_connector_answered(zkl_connector *connector)
@@ -350,7 +289,7 @@ void zkl_connector_give_up(zkl_connector *connector)
 
 struct pollfd zkl_connector_poll(const zkl_connector *connector)
 {
-    return (struct pollfd){.fd = connector->epoll, .events = POLLIN};
+    return (struct pollfd){.fd = connector->dials, .events = POLLIN};
 }
 
 const char *zkl_connector_problem(const zkl_connector *connector)
@@ -360,51 +299,24 @@ const char *zkl_connector_problem(const zkl_connector *connector)
 
 /* --- the object ----------------------------------------------------------------------------------------------------- */
 
-typedef union {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-} loopback;
-
-/* Returns the port of a new listener at the address, or 0. Its connections are not accepted. */
-static int listen_at(int *fd, loopback *address, socklen_t size)
-{
-    *fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (*fd < 0 || bind(*fd, &address->any, size) != 0 || listen(*fd, BACKLOG) != 0 ||
-        getsockname(*fd, &address->any, &size) != 0) {
-        int error = errno;
-        close_fd(fd);
-        errno = error;
-        return 0;
-    }
-    return ntohs(address->any.sa_family == AF_INET6 ? address->v6.sin6_port : address->v4.sin_port);
-}
-
 /*
  * Opens the listener and writes connector->addresses. The address stands there twice: with one alone, the C client would pause after
  * each failure. Returns false if there is no loopback or no memory; then errno says which.
  */
 static bool open_listener(zkl_connector *connector, const char *chroot)
 {
-    loopback v4 = {.v4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}}};
-    loopback v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT}};
-    const char *host = "127.0.0.1";
-    int port = listen_at(&connector->listener, &v4, sizeof v4.v4);
-    if (port == 0) {
-        host = "::1";
-        port = listen_at(&connector->listener, &v6, sizeof v6.v6);
-    }
-    if (port == 0) {
+    connector->listener = zkl_listener_open(connector->listener_address);
+    if (connector->listener < 0) {
         return false;
     }
-    size_t size = sizeof "127.0.0.1:65535,127.0.0.1:65535" + strlen(chroot);
+    size_t size = (size_t)2 * ZKL_LISTENER_SIZE + strlen(chroot);
     connector->addresses = zkl_alloc(size);
     if (connector->addresses == NULL) {
         errno = ENOMEM;
         return false;
     }
-    snprintf(connector->addresses, size, "%s:%d,%s:%d%s", host, port, host, port, chroot);
-    connector->listener_length = strcspn(connector->addresses, ",");
+    const char *address = connector->listener_address;
+    snprintf(connector->addresses, size, "%s,%s%s", address, address, chroot);
     return true;
 }
 
@@ -416,9 +328,9 @@ zkl_connector *zkl_connector_new(const char *servers, int32_t session_timeout_ms
     if (connector == NULL) {
         return NULL;
     }
-    connector->listener = connector->epoll = connector->reached = -1;
+    connector->listener = connector->dials = connector->winner.dial.fd = -1;
     for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
-        connector->attempts[i].fd = -1;
+        connector->attempts[i].dial.fd = -1;
     }
     connector->log = log;
     connector->log_context = log_context;
@@ -447,11 +359,11 @@ void zkl_connector_free(zkl_connector *connector)
         return;
     }
     for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
-        end_attempt(&connector->attempts[i]);
+        zkl_dial_end(&connector->attempts[i].dial);
     }
-    close_fd(&connector->epoll);
-    close_fd(&connector->reached);
-    close_fd(&connector->listener);
+    zkl_dial_end(&connector->winner.dial);
+    stop_dialing(connector);
+    zkl_dials_close(connector->listener);
     zkl_race_free(&connector->race);
     zkl_server_list_free(&connector->servers);
     zkl_free(connector->addresses);
@@ -470,8 +382,6 @@ bool zkl_connector_hides(const zkl_connector *connector, const char *line)
     if (connector->race.state == ZKL_RACE_REACHED && strncmp(line, delay, sizeof delay - 1) == 0) {
         return true;
     }
-    char address[sizeof "127.0.0.1:65535"];
-    snprintf(address, sizeof address, "%.*s", (int)connector->listener_length, connector->addresses);
-    const char *found = strstr(line, address);
-    return found != NULL && strspn(found + connector->listener_length, "0123456789") == 0;
+    const char *found = strstr(line, connector->listener_address);
+    return found != NULL && strspn(found + strlen(connector->listener_address), "0123456789") == 0;
 }

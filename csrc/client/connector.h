@@ -9,7 +9,7 @@
  * call is added. With TLS, one end of a socket pair takes that place, and the TLS link has the connected socket (tls_link.h).
  *
  * The connector outlives the C client's handles: the next handle does not begin with the server that has just failed.
- * All functions: engine_mutex. A name is resolved for as long as that takes, so those that say so are for the I/O thread.
+ * All functions: engine_mutex. A function that resolves names may block, and is for the I/O thread.
  */
 #ifndef ZKLOCK_CLIENT_CONNECTOR_H
 #define ZKLOCK_CLIENT_CONNECTOR_H
@@ -53,9 +53,9 @@ void zkl_connector_answered(zkl_connector *connector);
  * which it must have. Then its connection must be ended.
  */
 bool zkl_connector_overdue(const zkl_connector *connector, int64_t *wake_at);
-/* Notes that this is the problem, if nothing else has been found to be it. */
+/* Logs that the server has not answered in time, and makes it the problem. */
 void zkl_connector_give_up(zkl_connector *connector);
-/* What to poll while connections are being made; its fd is -1 otherwise. */
+/* Returns the descriptor to poll while connections are being made. Its fd is -1 otherwise. */
 struct pollfd zkl_connector_poll(const zkl_connector *connector);
 /* Why no server is reached; NULL: not known yet, or one is. */
 const char *zkl_connector_problem(const zkl_connector *connector);

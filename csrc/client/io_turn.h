@@ -7,17 +7,16 @@
 
 #include "client.h"
 
-/* The C client's socket. */
+/* The C client's socket. Protected by engine_mutex, but for the atomics, which any thread may use. */
 typedef struct {
-    int fd;          /* engine_mutex: as of the latest zkl_engine_prepare, or -1 */
-    bool connecting; /* engine_mutex: the latest turn has asked the connector for a server */
-    bool
-        may_block; /* engine_mutex: this is the I/O thread's turn. Only then connections are begun: names have to resolve. */
-    bool corked;            /* engine_mutex: bytes for it may be held back until the turn is over */
-    int32_t singles;        /* engine_mutex: so many reads do not look for further packets */
-    int32_t held_back;      /* engine_mutex: requests since the latest zkl_client_push while `held` */
-    _Atomic int32_t unheld; /* any thread: so many calls of zkl_client_hold hold nothing back */
-    _Atomic bool held;      /* any thread: requests of callers that do not block are held back until zkl_client_push */
+    int fd;          /* The latest zkl_engine_prepare has returned it. Otherwise -1. */
+    bool connecting; /* The latest turn has asked the connector for a server. */
+    bool may_block;  /* This is the I/O thread's turn. Connections are begun only then, because names may take long. */
+    bool corked;     /* Bytes for it may be held back until the turn is over. */
+    int32_t singles; /* So many reads do not look for further packets. */
+    int32_t held_back;      /* So many requests were made since the latest zkl_client_push while `held`. */
+    _Atomic int32_t unheld; /* So many calls of zkl_client_hold hold nothing back. */
+    _Atomic bool held;      /* Requests of callers that do not block are held back until zkl_client_push. */
 } zkl_server_socket;
 
 /*

@@ -39,32 +39,30 @@ typedef enum {
     ZKL_RACE_PAUSED
 } zkl_race_state;
 
-/* What the race knows of a server. */
+/* A server, as far as the race knows it. */
 typedef struct {
-    int32_t
-        addresses; /* How many it has; before its name is resolved in this race: as in the latest one, at first 1. */
-    bool resolved; /* in this race */
-    bool late;     /* in this race, it has its turn behind those that are not late */
-    int64_t late_until; /* It did not answer in time. */
+    int32_t addresses;  /* Their number, as the latest resolution of the name gave it. At first 1. */
+    bool resolved;      /* The name was resolved in this race. */
+    bool late;          /* Its turns in this race are behind those of servers that are not late. */
+    int64_t late_until; /* It did not answer in time, and is late until then. */
 } zkl_race_server;
 
 typedef struct {
     zkl_race_state state;
     zkl_race_server *servers;
-    int32_t count; /* of servers */
-    int32_t first; /* the server with which a race begins */
-    int32_t
-        turn; /* how many turns there were in this round, twice around: servers that are late have theirs in the second */
-    int32_t round;     /* so many addresses of each server have had their turn */
-    int32_t pending;   /* connections that have been begun, and are neither established nor failed */
+    int32_t count; /* The number of servers. */
+    int32_t first; /* Races begin with this server. */
+    int32_t turn; /* The place in the round. A round goes twice around: the second time is for servers that are late. */
+    int32_t round;     /* So many addresses of each server have had their turn. */
+    int32_t pending;   /* So many connections are neither established nor failed. */
     bool exhausted;    /* Each address has had its turn, or no more connections may be under way. */
-    int32_t current;   /* the server that was reached */
-    int32_t failures;  /* servers that failed in a row */
-    int64_t timeout;   /* the session timeout that the client asks for */
+    int32_t current;   /* This server was reached. */
+    int32_t failures;  /* So many servers have failed in a row. */
+    int64_t timeout;   /* The client asks for this session timeout. */
     int64_t next_at;   /* RACING: the next turn. PAUSED: the end of the pause. */
-    int64_t ends_at;   /* RACING and exhausted: the end of the race */
-    int64_t begun_at;  /* ANSWERED: since when */
-    int64_t answer_by; /* TRYING: the end of the time for the handshake */
+    int64_t ends_at;   /* RACING and exhausted: the end of the race. */
+    int64_t begun_at;  /* ANSWERED: its beginning. */
+    int64_t answer_by; /* TRYING: the end of the time for the handshake. */
     uint64_t random;
 } zkl_race;
 

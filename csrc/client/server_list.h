@@ -18,13 +18,13 @@ typedef struct {
 
 typedef struct {
     char *host;
-    char *port;             /* behind `host`, in the same memory */
-    char *text;             /* "host:port", for messages */
-    char *name;             /* `host` without the dot at the end of a full name, as it is in certificates */
-    bool numeric;           /* `host` is an address */
-    char *logged;           /* the latest line of the log on a problem with it; NULL: none since it was connected */
-    zkl_address *addresses; /* as it was resolved last */
-    int32_t count;          /* of addresses */
+    char *port;   /* It is behind `host`, in the same memory. */
+    char *text;   /* "host:port", for messages. */
+    char *name;   /* `host` without the dot at the end of a full name, as certificates have it. */
+    bool numeric; /* `host` is an address. */
+    char *logged; /* The latest line of the log about a problem. NULL: there was none since it was connected. */
+    zkl_address *addresses; /* The latest resolution of `host`. */
+    int32_t count;          /* The number of addresses. */
 } zkl_server;
 
 typedef struct {

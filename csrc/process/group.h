@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether a group has a member, be it one that has ended and waits to be reaped. */
+/* Returns whether a group has a member. Members that have ended count until they are reaped. */
 bool zkl_group_exists(pid_t group);
 /* Sends a signal to all members. Returns false, with errno, if no member could be reached. */
 bool zkl_group_signal(pid_t group, int number);

@@ -13,10 +13,14 @@
 #include "group.h"
 #include "signals.h"
 
-/* Of the latest command. */
-static siginfo_t reaped; /* how its first process has ended, once zkl_group_look has reaped it */
-static pid_t gone;       /* its group, once it had no member left: the number may belong to others from then on */
-static zkl_guard_page *guarded; /* NULL: there is no guardian */
+/* The end of the latest command's first process, once zkl_group_look has reaped it. */
+static siginfo_t reaped;
+
+/* The latest command's group, once it had no member left. From then on the number may belong to another group. */
+static pid_t gone;
+
+/* The page of the latest command's guardian. NULL: it has none. */
+static zkl_guard_page *guarded;
 
 /*
  * Puts a process into the group that ends at once and is not reaped before lift_anchor: as long as it is there, no other group can get

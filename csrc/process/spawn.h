@@ -47,8 +47,8 @@ typedef enum {
 } zkl_group_state;
 
 /*
- * Asks the kernel, and not /proc, which may be missing, foreign, or hide processes. What is orphaned in the group becomes a child of
- * this process, which reaps those that have ended. zkl_child_look reports the end of the first one also afterwards.
+ * Asks the kernel. /proc is not read: it may be missing or foreign, or hide processes. Orphans of the group become children of this
+ * process. The function reaps those that have ended. zkl_child_look still reports the end of the first one.
  */
 zkl_group_state zkl_group_look(pid_t group);
 /* Reaps all other children that have ended: orphans that have left the group, and what was there before exec. */

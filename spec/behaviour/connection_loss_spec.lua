@@ -379,6 +379,19 @@ describe("when the connection is lost, a mutex", function()
         end)
     end
 
+    it("connects past two servers that accept and say nothing, after a second for each at most", function()
+        local silent = { fixture.proxy(), fixture.proxy() }
+        local list = { silent[1].address, silent[2].address, fixture.proxy().address }
+        silent[1]:stall()
+        silent[2]:stall()
+        for _ = 1, 6 do -- each client shuffles its list
+            local began = core.now()
+            local client = fixture.client({ session_timeout = 30, connect_timeout = 10 }, table.concat(list, ","))
+            assert(core.now() - began < 2.1 or not is_virtual, core.now() - began)
+            client:close()
+        end
+    end)
+
     it("tries to connect some ten times a second while no server runs, not a thousand times", function()
         local servers = cluster.start()
         fixture.on_clean(function()

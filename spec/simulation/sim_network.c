@@ -275,7 +275,15 @@ sim_dialed sim_dial_state(int descriptor)
 
 void sim_hang_up(int descriptor)
 {
-    sim_connection_close(dialed(descriptor));
+    sim_connection *connection = dialed(descriptor);
+    if (sim.handed_over[connection->caller] == connection)
+        sim.handed_over[connection->caller] = NULL;
+    sim_connection_close(connection);
+}
+
+bool sim_dial_is_of(int descriptor, int dials)
+{
+    return dialed(descriptor)->caller == dials - FIRST_DESCRIPTOR - DIALS;
 }
 
 void sim_hand_over(int descriptor)

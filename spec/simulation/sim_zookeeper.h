@@ -203,7 +203,9 @@ typedef enum {
 bool sim_resolves(const char *host);
 int sim_dial(const char *host); /* its name must resolve; returns the connection's descriptor */
 sim_dialed sim_dial_state(int descriptor);
-void sim_hang_up(int descriptor);
+/* Whether the connection is one of those of the caller for which sim_dials_descriptor returned `dials`. */
+bool sim_dial_is_of(int descriptor, int dials);
+void sim_hang_up(int descriptor); /* also after sim_hand_over, as long as the C client does not have it */
 /* The C client's next zookeeper_interest without a connection uses this one. */
 void sim_hand_over(int descriptor);
 int sim_dials_descriptor(void);

@@ -18,7 +18,7 @@
 #define MOST_ADDRESSES 4
 #define TIMEOUT (10 * ZKL_SECOND)
 
-/* What an address does. Letters, so that a row of a table shows a list of servers: "s l" are two, "sl" is one with two addresses. */
+/* Kinds of addresses. They are letters, so that a row of a table shows a list of servers: "s l" are two, "sl" is one with two addresses. */
 enum {
     LIVE = 'l',
     FAR = 'f',

@@ -73,7 +73,7 @@ bool peer_connector(const char *host, int port, int32_t session_timeout_ms, zkl_
                     void *log_context);
 /* Makes the C client's socket, as the C client would: connected to the first of the connector's addresses. */
 void peer_connect_client(void);
-/* What the driver does in a turn while the C client has no connection, or the server has not answered its handshake. */
+/* Does a turn's work of the driver, as long as the C client has no connection, or the server has not answered the handshake. */
 void peer_drive(zkl_tls_link *link);
 void peer_close_client(void);
 void peer_end_connection(void);

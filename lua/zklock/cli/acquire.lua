@@ -98,8 +98,8 @@ function acquire.wrong_arguments(arguments)
     return nil
 end
 
---- Returns a lock that this command would wait for until it ends itself: the `zklock run` that has started it holds the lock. The
--- environment may be older than the end of that command; so the node must be there. A server that does not say it is asked in vain.
+--- Returns a lock that the `zklock run` above this command holds, and for which the command would wait for ever. The environment
+-- may be older than that hold, so the holder's node must still exist. Returns nil also if the servers do not answer.
 local function held_by_caller(session, arguments, members)
     for index, lock in ipairs(members) do
         local exclusive = not arguments.shared and not (index == 1 and arguments.permits)

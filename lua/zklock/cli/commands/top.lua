@@ -112,7 +112,7 @@ local function keep_up(view, tree, delay)
         view.retry_at = ok and 0 or process.now() + delay
     end
     note_connection(view, tree.client)
-    view.now = view.blind_since and view.now or inspect.now(view.states) -- nobody knows how old a hold has become
+    view.now = view.blind_since and view.now or inspect.now(view.states) -- the ages of that time
     return view.retry_at > 0 and max(0, view.retry_at - now) or tree:due_in()
 end
 

@@ -20,9 +20,12 @@
 
 static const int64_t SECOND = 1000000000;
 
-/* While the group has members after KILL, milliseconds between two looks: the first ones, and the most. */
+/* While the group has members after KILL, milliseconds between two looks; and the most, while the wrapper lives. */
 static const int LOOK_AGAIN_MS = 10;
 static const int LAST_LOOK_MS = 500;
+
+/* The most looks once the wrapper has ended: two seconds. */
+static const int LOOKS_ALONE = 200;
 
 /* The priority that the guardian asks for; the system grants it to root. */
 static const int PRIORITY = -10;
@@ -76,12 +79,14 @@ static void arm(int timer, int64_t at)
 }
 
 /*
- * Ends the group, and waits for the wrapper's word that it is gone; without a wrapper, until it has no member. Members that have ended
- * count too, until somebody reaps them: the guardian is not their parent, and cannot tell them from others.
+ * Ends the group, and waits for the wrapper's word that it is gone. Without a wrapper, until it has no member. Members that have ended
+ * count until they are reaped, which the first process of some containers never does. The guardian is not their parent, and cannot tell
+ * them from others. But each member has got the KILL by then: a group gets a signal as a whole, and a process with a KILL does not fork.
  */
 static void kill_group(zkl_guard_page *page, int socket, wrapper_state wrapper)
 {
     int pause = LOOK_AGAIN_MS;
+    int looks = 0;
     while (wrapper != WRAPPER_FINISHED) {
         pid_t group = atomic_load(&page->group);
         if (group != 0) {
@@ -89,10 +94,11 @@ static void kill_group(zkl_guard_page *page, int socket, wrapper_state wrapper)
             zkl_group_signal(group, SIGKILL);
         }
         bool alive = group != 0 && zkl_group_exists(group);
-        if (wrapper == WRAPPER_ENDED && !alive) {
+        if (wrapper == WRAPPER_ENDED && (!alive || ++looks > LOOKS_ALONE)) {
             return;
         }
-        /* A wrapper without a group may be about to start one. */
+        /* Alone it looks often: nobody holds the group's number for it. A wrapper without a group may be about to start one. */
+        pause = wrapper == WRAPPER_ENDED ? LOOK_AGAIN_MS : pause;
         int wait_for = alive || group == 0 ? pause : -1;
         pause = pause < LAST_LOOK_MS ? 2 * pause : pause;
         wrapper_state now = wait_for_wrapper(wrapper == WRAPPER_ENDED ? -1 : socket, -1, wait_for);

@@ -14,6 +14,7 @@
  *   KILLING    sends KILL, again while the group has members
  *              wrapper: "finish"                             -> ENDS
  *              the wrapper has ended, there is no member     -> ENDS
+ *              the wrapper has ended two seconds ago         -> ENDS
  *
  * Times are on CLOCK_BOOTTIME, the clock of leases, which does not stop in suspend. A time that the wrapper has moved on is read anew
  * when the timer for the earlier one goes off: no message is needed, and a wrapper that is stopped or starved moves nothing. The

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -304,6 +305,54 @@ static void kills_the_group_when_the_wrapper_is_killed(void **state)
     await_death(&running);
 }
 
+/* As under a PID 1 of a container that reaps nothing: what has ended stays in the group. */
+static void ends_with_the_group_although_nobody_reaps_it(void **state)
+{
+    (void)state;
+    int ends[2], told[2];
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(told, O_CLOEXEC), 0);
+    pid_t wrapper = fork();
+    if (wrapper == 0) {
+        zkl_guard guard;
+        int error;
+        char *arguments[] = {"sh", "-c", STUBBORN, NULL};
+        zkl_spawn spawn = {.arguments = arguments,
+                           .environment = environ,
+                           .guard = &guard,
+                           .terminal = -1,
+                           .pass_from = ends[1],
+                           .pass_to = 3};
+        if (zkl_guard_start(&guard, SIGTERM) && zkl_spawn_start(&spawn, &error) > 0 &&
+            write(told[1], &guard.pid, sizeof guard.pid) == sizeof guard.pid) {
+            close(ends[1]);
+            pause();
+        }
+        _exit(1);
+    }
+    close(ends[1]);
+    command running = {.output = ends[0]};
+    assert_writes(&running, "child\n");
+    pid_t guardian;
+    assert_int_equal(read(told[0], &guardian, sizeof guardian), sizeof guardian);
+    assert_int_equal(kill(wrapper, SIGKILL), 0);
+    assert_int_equal(waitpid(wrapper, NULL, 0), wrapper);
+    await_death(&running);
+    alarm(120); /* ends a hang */
+    int status;
+    assert_int_equal(waitpid(guardian, &status, __WALL), guardian);
+    alarm(0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    int members = 0;
+    while (waitpid(-1, NULL, WNOHANG | (int)__WALL) > 0) {
+        members++;
+    }
+    assert_true(members > 1);
+    close(told[0]);
+    close(told[1]);
+}
+
 static void tells_when_the_guardian_has_ended(void **state)
 {
     (void)state;
@@ -329,6 +378,7 @@ int main(void)
         cmocka_unit_test(kills_the_group_when_the_second_time_has_come),
         cmocka_unit_test(kills_a_command_that_begins_after_the_time),
         cmocka_unit_test(kills_the_group_when_the_wrapper_is_killed),
+        cmocka_unit_test(ends_with_the_group_although_nobody_reaps_it),
         cmocka_unit_test(tells_when_the_guardian_has_ended),
         cmocka_unit_test(reads_signals_from_a_descriptor), /* last: signals stay caught */
     };

@@ -53,7 +53,6 @@ build = {
         "csrc/lock/acquire.c",
         "csrc/lock/acquisition.c",
         "csrc/lock/adjacent.c",
-        "csrc/lock/contenders.c",
         "csrc/lock/entry.c",
         "csrc/lock/hold.c",
         "csrc/lock/join.c",

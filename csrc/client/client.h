@@ -1,7 +1,7 @@
 /*
  * client: one I/O thread per client. It runs the engine and owns the ZooKeeper handle.
  *
- * A caller's request is written into a *handle* (of one acquisition, question, flush or operation), and the handle is put on the
+ * A caller's request is written into a *handle* (of one acquisition, operation, flush or timer), and the handle is put on the
  * client's list. If the I/O thread sleeps and requests may go out, the caller passes the list to the engine itself; the engine
  * sends and cannot block. Otherwise the caller wakes the thread by a byte in a pipe. The I/O thread publishes the result in the
  * handle and puts the handle on the list of notifications. A byte in a second pipe then makes zkl_client_fd readable.
@@ -116,9 +116,10 @@ zkl_handle *zkl_client_acquire(zkl_client *client, const zkl_acquisition_request
                                int64_t block_for);
 /* Whether there are acquisitions that their owners have not ended. */
 bool zkl_client_busy(const zkl_client *client);
-zkl_handle *zkl_client_contenders(zkl_client *client, const char *path, bool identities);
 /* Settled when no clean-up of this client is in flight any more. */
 zkl_handle *zkl_client_flush(zkl_client *client);
+/* Settled when the client is closed. For zkl_handle_limit, whose notification comes in every loop. */
+zkl_handle *zkl_client_timer(zkl_client *client);
 
 /* One operation, and its watch if it has one. The handle is settled when the operation is answered. */
 zkl_handle *zkl_client_operate(zkl_client *client, const zkl_operation_request *request);
@@ -131,7 +132,7 @@ zkl_client *zkl_handle_client(const zkl_handle *handle);
 /* A handle's state at the time of the call. */
 typedef struct {
     zkl_acquisition_phase phase; /* acquisitions */
-    bool settled;                /* acquisitions: nothing is left on the server; questions and flushes: answered */
+    bool settled;                /* acquisitions: nothing is left on the server; others: answered */
     zkl_code code;
     int32_t revocations;           /* acquisitions: how often the holder was asked to release the lock */
     zkl_token token;               /* of a granted acquisition */
@@ -153,6 +154,7 @@ bool zkl_handle_waits(const zkl_handle *handle);
 bool zkl_handle_settled(zkl_handle *handle);
 /* Whether a released acquisition is settled and was not found lost at its release. */
 bool zkl_handle_released(zkl_handle *handle);
+/* The path of an acquisition. */
 const char *zkl_handle_path(const zkl_handle *handle);
 
 /* Whether an acquisition holds its lock at this instant. Compares the lease with the clock; sends nothing. */
@@ -179,9 +181,6 @@ void zkl_handle_end(zkl_handle *handle, int64_t block_for);
 void zkl_handle_limit(zkl_handle *handle, int64_t nanoseconds);
 /* Makes a notification for the handle's owner: of a result that the owner has found itself, so that there was none of it. */
 void zkl_handle_call_owner(zkl_handle *handle);
-
-/* The contenders in queue order, from an answered question. Valid as long as the handle. */
-const zkl_contender *zkl_handle_contenders(const zkl_handle *handle, int32_t *count);
 
 /* The result of an answered operation; NULL unless it succeeded. Valid as long as the handle. */
 const zkl_operation_result *zkl_handle_operation_result(const zkl_handle *handle);

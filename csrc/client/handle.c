@@ -22,31 +22,12 @@ zkl_handle *zkl_handle_new(zkl_client *client, const zkl_handle_kind *kind)
     return handle;
 }
 
-/* The fields of a handle that is not an acquisition. */
-static zkl_question *new_question(const char *path)
+zkl_handle *zkl_handle_new_question(zkl_client *client, const zkl_handle_kind *kind)
 {
     zkl_question *question = zkl_alloc(sizeof *question);
-    if (question != NULL && (question->path = zkl_copy(path, strlen(path))) == NULL) {
-        zkl_free(question);
-        question = NULL;
-    }
-    return question;
-}
-
-static void free_question(zkl_question *question)
-{
-    if (question != NULL) {
-        zkl_free(question->path);
-        zkl_free(question);
-    }
-}
-
-zkl_handle *zkl_handle_new_question(zkl_client *client, const zkl_handle_kind *kind, const char *path)
-{
-    zkl_question *question = new_question(path);
     zkl_handle *handle = question != NULL ? zkl_handle_new(client, kind) : NULL;
     if (handle == NULL) {
-        free_question(question);
+        zkl_free(question);
         return NULL;
     }
     handle->question = question;
@@ -62,7 +43,7 @@ void zkl_handle_drop(zkl_handle *handle)
     if (handle->kind->free != NULL) {
         handle->kind->free(handle);
     }
-    free_question(handle->question);
+    zkl_free(handle->question);
     if (handle->writer != NULL) {
         zkl_handle_drop(handle->writer);
     }
@@ -87,7 +68,7 @@ zkl_client *zkl_handle_client(const zkl_handle *handle)
 
 const char *zkl_handle_path(const zkl_handle *handle)
 {
-    return handle->question != NULL ? handle->question->path : zkl_lock_spec_settings(handle->spec)->path;
+    return zkl_lock_spec_settings(handle->spec)->path;
 }
 
 void zkl_handle_leave_scope(zkl_handle *handle)

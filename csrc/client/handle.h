@@ -1,5 +1,5 @@
 /*
- * handle: what a caller holds of an acquisition, a question, a flush or an operation.
+ * handle: what a caller holds of an acquisition, an operation, a flush or a timer.
  *
  *   handle.c              references, results, and what a handle's owner reads
  *   handles.c             the engine's side: all handles of a client
@@ -55,14 +55,10 @@ typedef enum {
     ZKL_HANDLE_GONE   /* the engine's side has dropped its reference */
 } zkl_handle_life;
 
-/* Fields that only questions, flushes and operations have. */
+/* Fields that acquisitions do not have; of operations. */
 typedef struct {
-    char *path;                /* constant */
-    zkl_operation *request;    /* engine_mutex: an operation that was not passed to the engine yet */
-    zkl_operation *operation;  /* engine_mutex */
-    zkl_contender *contenders; /* constant once settled */
-    int32_t contender_count;
-    bool identities;              /* constant. Contenders: read their identities */
+    zkl_operation *request;       /* engine_mutex: an operation that was not passed to the engine yet */
+    zkl_operation *operation;     /* engine_mutex */
     zkl_operation_result *result; /* constant once settled, until its owner drops it */
     int32_t failed_part;
     zkl_node_event event; /* client->mutex: the event that its watch has seen */
@@ -123,7 +119,7 @@ struct zkl_handle {
 /* Returns a new handle with one reference, NULL if there is no memory. */
 zkl_handle *zkl_handle_new(zkl_client *client, const zkl_handle_kind *kind);
 /* The same for anything but an acquisition; copies `path`. */
-zkl_handle *zkl_handle_new_question(zkl_client *client, const zkl_handle_kind *kind, const char *path);
+zkl_handle *zkl_handle_new_question(zkl_client *client, const zkl_handle_kind *kind);
 /* Drops one reference. Frees the handle with the last one. Any thread, client->mutex not held. */
 void zkl_handle_drop(zkl_handle *handle);
 

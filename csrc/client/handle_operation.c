@@ -64,7 +64,7 @@ static const zkl_handle_kind kind = {.run = run, .free = free_operation, .closed
 
 zkl_handle *zkl_client_operate(zkl_client *client, const zkl_operation_request *request)
 {
-    zkl_handle *handle = zkl_handle_new_question(client, &kind, "");
+    zkl_handle *handle = zkl_handle_new_question(client, &kind);
     if (handle == NULL) {
         return NULL;
     }

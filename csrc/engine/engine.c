@@ -43,7 +43,6 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     /* In this order they are told of events. */
     zkl_session_listen(&engine->session, &zkl_locks_listener, &engine->locks);
     zkl_session_listen(&engine->session, &zkl_operations_listener, &engine->operations);
-    zkl_session_listen(&engine->session, &zkl_queries_listener, &engine->locks);
     zkl_lease_use_items(&engine->session, &zkl_entry_items, &engine->locks);
     zkl_watches_use_ops(&engine->session, &zkl_entry_watches, &engine->locks);
     zkl_watches_use_others(&engine->session, &zkl_program_watches, &engine->operations);
@@ -64,12 +63,6 @@ void zkl_engine_free(zkl_engine *engine)
 zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request, void *user, int64_t now)
 {
     return zkl_locks_acquire(&engine->locks, request, user, now);
-}
-
-bool zkl_engine_contenders(zkl_engine *engine, const char *path, bool identities, zkl_contenders_fn done, void *user,
-                           int64_t now)
-{
-    return zkl_locks_contenders(&engine->locks, path, identities, done, user, now);
 }
 
 void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_operation_host *host, void *user,

@@ -101,10 +101,6 @@ bool zkl_engine_may_read_on(const zkl_engine *engine);
 zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request, void *user,
                                     int64_t now);
 
-/* See zkl_locks_contenders. */
-bool zkl_engine_contenders(zkl_engine *engine, const char *path, bool identities, zkl_contenders_fn done, void *user,
-                           int64_t now);
-
 /* Sends the operation, now or when requests may go out. `host` is not copied. */
 void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_operation_host *host, void *user,
                         int64_t now);

@@ -108,6 +108,5 @@ void zkl_engine_shut_down(zkl_engine *engine, int64_t now)
 {
     engine->session.now = now;
     zkl_session_shut_down(&engine->session);
-    zkl_queries_fail(&engine->locks, ZKL_CLOSED, "the client is closed");
     zkl_operations_fail(&engine->operations, ZKL_CLOSED, "the client is closed");
 }

@@ -26,7 +26,7 @@
  * that timed out names a mode (csrc/client/handle.c).
  *
  * Its names for Lua are in csrc/lua. lua_lock_spec.c has check_mode, and below it the least number of permits.
- * lua_handle.c has mode_name.
+ * lua_core.c has the names of the kinds of nodes.
  *
  * Its file goes into CMakeLists.txt and rockspec/zklock-scm-1.rockspec. Then `lua5.4 tools/version.lua write` makes the
  * rockspec of the release again.

@@ -187,23 +187,6 @@ int64_t zkl_acquisition_waited(const zkl_acquisition *acquisition);
 /* Returns how often the release has been requested while the acquisition was granted (Curator's revocation). */
 int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition);
 
-/* One contender of a path, as zkl_locks_contenders reports it. Valid during the callback only. */
-typedef struct {
-    const char *node; /* full path */
-    const char *identity;
-    int32_t identity_length;
-    zkl_node_kind kind;
-    int32_t sequence;
-    bool holder; /* no earlier node conflicts with it */
-} zkl_contender;
-
-/*
- * Receives the result of zkl_locks_contenders, exactly once per call. `code` is ZKL_OK, or says why there is no list.
- * `contenders` are in queue order.
- */
-typedef void (*zkl_contenders_fn)(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
-                                  int32_t count);
-
 /* --- the object ----------------------------------------------------------------------------------------------------- */
 
 /*
@@ -217,15 +200,14 @@ bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t rando
                     void (*acquisition_changed)(void *context, zkl_acquisition *acquisition),
                     zkl_hold_over_fn hold_over, void *context);
 /*
- * Frees everything, acquisitions included. Queries must have been answered, and the session's handle must be closed. Zeroed
- * memory has nothing to free.
+ * Frees everything, acquisitions included. The session's handle must be closed. Zeroed memory has nothing to free.
  */
 void zkl_locks_free(zkl_locks *locks);
-/* Ends every acquisition and every query with ZKL_CLOSED. */
+/* Ends every acquisition with ZKL_CLOSED. */
 void zkl_locks_close(zkl_locks *locks, int64_t now);
 
 /* The session calls these. The owner of all of them is the zkl_locks. */
-extern const zkl_session_listener zkl_locks_listener, zkl_queries_listener;
+extern const zkl_session_listener zkl_locks_listener;
 extern const zkl_lease_items zkl_entry_items;
 extern const zkl_watch_ops zkl_entry_watches;
 
@@ -234,15 +216,6 @@ extern const zkl_watch_ops zkl_entry_watches;
  * `user` is for the caller: zkl_acquisition_user returns it.
  */
 zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_request *request, void *user, int64_t now);
-
-/*
- * Lists the holders and waiters in the directory `path`. With `identities` it also reads the identity of each, which
- * costs a request per node. Returns false when memory is short; `done` is not called then.
- */
-bool zkl_locks_contenders(zkl_locks *locks, const char *path, bool identities, zkl_contenders_fn done, void *user,
-                          int64_t now);
-/* Answers all pending queries with `code`. */
-void zkl_queries_fail(zkl_locks *locks, zkl_code code, const char *message);
 
 /* --- what is due ---------------------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "acquisition.h"
-#include "contenders.h"
 #include "entry.h"
 #include "hold.h"
 #include "join.h"
@@ -64,7 +63,6 @@ bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t rando
     TAILQ_INIT(&locks->acquisitions);
     TAILQ_INIT(&locks->holds);
     TAILQ_INIT(&locks->lingering);
-    LIST_INIT(&locks->queries);
     make_uuid_stem(locks, random);
     return zkl_queues_init(locks, &queue_events);
 }
@@ -90,7 +88,6 @@ void zkl_locks_close(zkl_locks *locks, int64_t now)
         zkl_acquisition_end(acquisition, ZKL_CLOSED, now);
     }
     zkl_share_expire(locks, true);
-    zkl_queries_fail(locks, ZKL_CLOSED, "the client is closed");
 }
 
 /* --- runnable entries ----------------------------------------------------------------------------------------------- */
@@ -210,7 +207,6 @@ static void refused(void *owner, zkl_code code, const char *message)
             zkl_acquisition_leave(acquisition);
         }
     }
-    zkl_queries_fail(locks, code, message);
 }
 
 /* What the server refused may be tried again. */

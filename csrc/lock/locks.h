@@ -15,7 +15,6 @@ typedef struct zkl_locks zkl_locks;
 typedef struct zkl_acquisition zkl_acquisition;
 typedef struct zkl_entry zkl_entry;
 typedef struct zkl_kind zkl_kind;
-typedef struct zkl_query zkl_query;
 typedef struct zkl_queue zkl_queue;
 typedef struct zkl_queue_listener zkl_queue_listener;
 
@@ -23,7 +22,6 @@ TAILQ_HEAD(zkl_entry_list, zkl_entry);
 TAILQ_HEAD(zkl_acquisition_list, zkl_acquisition);
 TAILQ_HEAD(zkl_kept_queues, zkl_queue);
 LIST_HEAD(zkl_queue_list, zkl_queue);
-LIST_HEAD(zkl_query_list, zkl_query);
 
 /* The length of a uuid without the serial number at its end. This part is the same in all uuids of one client. */
 #define ZKL_UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
@@ -61,11 +59,10 @@ struct zkl_locks {
     uint64_t serial;                   /* the latest uuid's */
     char uuid_stem[ZKL_UUID_STEM_LENGTH + 1];
 
-    /* acquisition.c, share.c, contenders.c */
+    /* acquisition.c, share.c */
     struct zkl_acquisition_list acquisitions;
     struct zkl_entry_list lingering;   /* LINGERING entries, the first to leave at the head */
     struct zkl_acquisition_list holds; /* granted acquisitions with a max_hold, the first to end at the head */
-    struct zkl_query_list queries;
 };
 
 #endif

@@ -22,7 +22,7 @@ typedef enum {
     LOCK_SPEC_TYPE,
     /* Three types of handles. A function for one type reads parts of a handle that the other types do not have. */
     ACQUISITION_TYPE,
-    QUESTION_TYPE, /* for contenders, or for a flush */
+    QUESTION_TYPE, /* for a flush, or a timer */
     OPERATION_TYPE,
     METER_TYPE,
     SCOPE_TYPE,

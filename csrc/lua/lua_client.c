@@ -228,31 +228,27 @@ static int client_acquire(lua_State *L)
     return 4;
 }
 
-/* client:contenders(path, identities) -> question | nil, message, code */
-static int client_contenders(lua_State *L)
+/* Returns a question for `begin`: the function that makes its handle. */
+static int begin_question(lua_State *L, zkl_handle *(*begin)(zkl_client *client))
 {
     zkl_client *client = live_client(L);
     if (client == NULL) {
         return FORKED;
     }
-    size_t length;
-    /* The path of a lock, or one of a semaphore's two directories below its path. */
-    const char *path = luaL_checklstring(L, 2, &length);
-    const char *problem = zkl_node_path_problem(path, length);
-    luaL_argcheck(L, problem == NULL, 2, problem);
-    bool identities = lua_toboolean(L, 3);
     zkl_handle **box = push_handle_box(L, QUESTION_TYPE);
-    return fill_handle_box(L, box, zkl_client_contenders(client, path, identities));
+    return fill_handle_box(L, box, begin(client));
 }
 
+/* client:flush() -> question | nil, message, code */
 static int client_flush(lua_State *L)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
-    zkl_handle **box = push_handle_box(L, QUESTION_TYPE);
-    return fill_handle_box(L, box, zkl_client_flush(client));
+    return begin_question(L, zkl_client_flush);
+}
+
+/* client:timer() -> question | nil, message, code */
+static int client_timer(lua_State *L)
+{
+    return begin_question(L, zkl_client_timer);
 }
 
 static int client_stats(lua_State *L)
@@ -444,7 +440,7 @@ const luaL_Reg client_methods[] = {
     {"state", client_state},
     {"busy", client_busy},
     {"acquire", client_acquire},
-    {"contenders", client_contenders},
+    {"timer", client_timer},
     {"flush", client_flush},
     {"stats", client_stats},
     {"session_timeout", client_session_timeout},

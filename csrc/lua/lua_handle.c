@@ -339,32 +339,11 @@ static int acquisition_release(lua_State *L)
 
 /* --- questions ----------------------------------------------------------------------------------------------------- */
 
-static const char *mode_name(zkl_node_kind kind)
-{
-    return kind == ZKL_NODE_SHARED ? "shared" : kind == ZKL_NODE_LEASE ? "lease" : "exclusive";
-}
-
-static void push_contender(lua_State *L, const zkl_contender *contender)
-{
-    lua_createtable(L, 0, 5);
-    lua_pushstring(L, contender->node);
-    lua_setfield(L, -2, "node");
-    lua_pushlstring(L, contender->identity, (size_t)contender->identity_length);
-    lua_setfield(L, -2, "identity");
-    lua_pushstring(L, mode_name(contender->kind));
-    lua_setfield(L, -2, "mode");
-    lua_pushinteger(L, contender->sequence);
-    lua_setfield(L, -2, "sequence");
-    lua_pushboolean(L, contender->holder);
-    lua_setfield(L, -2, "holder");
-}
-
-/* question:result() -> array of contenders (empty for a flush) | nil, message, code */
+/* question:result() -> true | nil, message, code */
 static int question_result(lua_State *L)
 {
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, QUESTION_TYPE, &view);
-    if (handle == NULL) {
+    if (look_at_handle(L, QUESTION_TYPE, &view) == NULL) {
         return FORKED;
     }
     if (!view.settled) {
@@ -373,13 +352,7 @@ static int question_result(lua_State *L)
     if (view.code != ZKL_OK) {
         return push_failure(L, view.code, view.message);
     }
-    int32_t count;
-    const zkl_contender *contenders = zkl_handle_contenders(handle, &count);
-    lua_createtable(L, count, 0);
-    for (int32_t i = 0; i < count; i++) {
-        push_contender(L, &contenders[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    lua_pushboolean(L, true);
     return 1;
 }
 

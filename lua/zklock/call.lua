@@ -18,7 +18,8 @@
 --   * `name` is for reports of errors.
 --   * `decided(subject)` returns whether there is an answer, and only reads.
 --   * `results(subject, is_late)` returns the answer: at most three values for the callback. If `is_late`, the deadline has passed
---     and nothing is decided. It ends whatever is still under way.
+--     and nothing is decided. It ends whatever is still under way. It may begin and return another call with the same callback,
+--     with which this one goes on.
 --   * `cancel(subject)` ends the request; afterwards decided(subject) is true. Returns whether there was a request to end.
 --   * `deliver(subject, fn, …)` optional: calls fn(…), with the results. It runs in the callback's coroutine.
 
@@ -26,7 +27,7 @@ local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local wait = require "zklock.wait"
 
-local next, setmetatable, tostring = next, setmetatable, tostring
+local getmetatable, next, setmetatable, tostring = getmetatable, next, setmetatable, tostring
 local format = string.format
 local huge = math.huge
 local now = core.now
@@ -80,7 +81,7 @@ end
 function Call.begin(client, kind, subject, handle, seconds, fn, observer)
     local call = setmetatable({
         _client = client, _kind = kind, _subject = subject, _handle = handle, _fn = fn, _deadline = now() + seconds,
-        _observes = observer == nil
+        _observes = observer == nil, _next = false
     }, Call)
     local registry = client._registry
     local is_first = next(registry.calls) == nil
@@ -114,8 +115,12 @@ local function finish(call)
     end
 end
 
---- Runs the callback.
+--- Runs the callback, unless another call goes on for it.
 local function answer(call, fn, ...)
+    if getmetatable((...)) == Call then
+        call._next = (...)
+        return
+    end
     local deliver, subject = call._kind.deliver, call._subject
     local what = "of " .. call._kind.name
     if not deliver then
@@ -146,7 +151,9 @@ end
 -- @treturn boolean whether the answer was still to come
 function Call:cancel()
     check_self(self, "cancel")
-    if not self._fn or self._kind.decided(self._subject) or not self._kind.cancel(self._subject) then
+    if self._next then
+        return self._next:cancel()
+    elseif not self._fn or self._kind.decided(self._subject) or not self._kind.cancel(self._subject) then
         return false
     end
     self._handle:call_owner()
@@ -155,7 +162,8 @@ end
 
 --- "zklock call (acquire, pending)".
 function Call:__tostring()
-    return format("zklock call (%s, %s)", tostring(self._kind.name), self._fn and "pending" or "answered")
+    return self._next and tostring(self._next)
+        or format("zklock call (%s, %s)", tostring(self._kind.name), self._fn and "pending" or "answered")
 end
 
 return Call

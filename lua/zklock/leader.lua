@@ -25,9 +25,10 @@ local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
+local queue = require "zklock.inspect.queue"
 local text_of = require("zklock.report").text_of
 
-local error, pairs, pcall, setmetatable = error, pairs, pcall, setmetatable
+local error, ipairs, pairs, pcall, setmetatable = error, ipairs, pairs, pcall, setmetatable
 local format, min = string.format, math.min
 local now = core.now
 local held_acquisition = Hold.held_acquisition
@@ -43,7 +44,7 @@ local check_self = new_check("leader", "a leader", { [Leader] = true })
 
 -- Calls that a candidate makes for itself ------------------------------------------------------------------------------
 
---- The only timer that every loop has: an operation whose answer counts for nothing, and whose deadline is the end of a pause.
+--- A pause: a timer whose deadline is its end.
 local pause_kind = { name = "leader" }
 
 function pause_kind.decided(subject)
@@ -69,11 +70,11 @@ end
 local function campaign_later(self)
     local client = self._client
     local able, problem = Call.is_possible(client)
-    local operation
+    local timer
     if able then
-        operation, problem = client._core:operate { kind = "exists", path = self._lock:path(), watch = false }
+        timer, problem = client._core:timer()
     end
-    if not operation then
+    if not timer then
         if not client._closing then
             report(self, "the candidate campaigns no more", problem)
         end
@@ -81,7 +82,7 @@ local function campaign_later(self)
     end
     local pause = min(PAUSE * 2 ^ self._failures, LONGEST_PAUSE)
     self._failures, self._pausing = self._failures + 1, true
-    Call.begin(client, pause_kind, { client = client, operation = operation }, operation, pause, function()
+    Call.begin(client, pause_kind, { client = client }, timer, pause, function()
         self._pausing = false
         campaign(self)
     end)
@@ -178,7 +179,7 @@ end
 -- @treturn true|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:acquire with a callback
-local function queue(self)
+local function enqueue(self)
     local call, message, code = self._lock:acquire { keep = true, callback = function(...)
         on_answer(self, ...)
     end }
@@ -194,7 +195,7 @@ function campaign(self)
     if self._closed or self._call or self._held or self._working or self._ending or self._pausing then
         return
     end
-    local queued, message, code = queue(self)
+    local queued, message, code = enqueue(self)
     if not queued then
         campaign_failed(self, message, code)
     end
@@ -242,7 +243,7 @@ function Leader.new(client, path, settings, lock_settings)
         end
     end
     self._lock = Lock.new(Lock, client, Lock.MUTEX, path, lock_settings)
-    local begun, message, code = queue(self)
+    local begun, message, code = enqueue(self)
     if not begun then
         return nil, message, code
     end
@@ -268,26 +269,38 @@ function Leader:token()
     return acquisition and acquisition:token() or nil
 end
 
---- Finds the leader among contenders.
-local function find_leader(contenders)
-    for index = 1, #contenders do
-        if contenders[index].holder then
-            return contenders[index].identity
-        end
-    end
-    return nil
-end
-
---- Returns the leader's identity from an answered question; or nil, message, code.
-local function results_of_question(_, question)
-    local contenders, message, code = question:result()
-    if not contenders then
-        return nil, message, code
-    end
-    return find_leader(contenders)
-end
-
 local ASK_SCHEMA = { timeout = { options.timeout }, callback = { options.callback } }
+
+--- Asks which candidate holds the mutex: a list, and the holder's node. If that is gone by then, the same again.
+-- @return as Leader:leader
+local function ask(client, path, settings)
+    local what = "asking for the leader of " .. path
+    local function results_of_node(_, operation)
+        local data, message, code = operation:take()
+        if code == "no_node" then
+            return ask(client, path, settings)
+        elseif not data then
+            return nil, message, code
+        end
+        return data ~= core.REVOKE and data or ""
+    end
+    local function results_of_list(_, operation)
+        local names, message, code = operation:take()
+        if not names then
+            return nil, code ~= "no_node" and message or nil, code ~= "no_node" and code or nil
+        end
+        local contenders = queue.parse(path, names)
+        queue.stand(contenders)
+        for _, contender in ipairs(contenders) do
+            if contender.holder then
+                return node.answer(client, "leader:leader", { kind = "get", path = contender.node }, settings, what, false,
+                    results_of_node)
+            end
+        end
+        return nil
+    end
+    return node.answer(client, "leader:leader", { kind = "children", path = path }, settings, what, false, results_of_list)
+end
 
 --- Asks the servers who leads, as of a moment ago.
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, callback = function}`; default: the session timeout.
@@ -302,28 +315,9 @@ function Leader:leader(timeout)
     if not settings then
         error("leader:leader: " .. wrong, 2)
     end
-    local client, lock = self._client, self._lock
-    local seconds = settings.timeout or client:_cleanup_timeout()
-    settings.timeout = seconds
-    if not settings.callback then
-        local contenders, message, code = lock:_contenders(now() + seconds, seconds)
-        if not contenders then
-            return nil, message, code
-        end
-        return find_leader(contenders)
-    end
-    local able, message, code = Call.is_possible(client)
-    local question
-    if able then
-        question, message, code = client._core:contenders(lock:path(), true)
-    end
-    if not question then
-        return nil, message, code
-    end
-    return node.begin_call("leader:leader", {
-        client = client, operation = question, settings = settings, what = "asking for the leader of " .. lock:path(),
-        writes = false, results = results_of_question
-    })
+    settings.timeout = settings.timeout or self._client:_cleanup_timeout()
+    settings.deadline = now() + settings.timeout
+    return ask(self._client, self._lock:path(), settings)
 end
 
 --- Gives up the leadership, and goes to the end of the queue. is_leader is false from now on. on_lost("resigned") runs, and when it

@@ -26,7 +26,7 @@ local options = require "zklock.options"
 local wait = require "zklock.wait"
 
 local error, next, setmetatable, tostring, type = error, next, setmetatable, tostring, type
-local huge = math.huge
+local huge, max = math.huge, math.max
 local format = string.format
 local now = core.now
 
@@ -195,7 +195,8 @@ end })
 -- @treturn table the call
 function node.begin_call(name, subject)
     local settings = subject.settings
-    return Call.begin(subject.client, kinds[name], subject, subject.operation, settings.timeout, settings.callback)
+    local seconds = settings.deadline and max(0, settings.deadline - now()) or settings.timeout
+    return Call.begin(subject.client, kinds[name], subject, subject.operation, seconds, settings.callback)
 end
 
 local function operate_for_call(client, name, request, settings, what, writes, results)
@@ -218,16 +219,18 @@ end
 -- @tparam Client client
 -- @tparam string name of the function
 -- @tparam table request for core
--- @tparam table settings of the program, with `timeout` and `callback`
+-- @tparam table settings of the program, with `timeout` and `callback`; and `deadline` on core.now()'s clock, where the time has
+--   begun to run before
 -- @tparam string what for messages: "reading /a"
 -- @tparam boolean writes whether an unknown outcome matters
--- @tparam function results takes client, operation, request, settings; returns the results of the answered operation
+-- @tparam function results takes client, operation, request, settings; returns the results of the answered operation. It may return
+--   those of node.answer with the same settings, which then goes on with another operation
 -- @return the results; or nil, message, code; or a call
 function node.answer(client, name, request, settings, what, writes, results)
     if settings.callback then
         return operate_for_call(client, name, request, settings, what, writes, results)
     end
-    local operation, message, code = node.perform(client, request, settings.timeout, what, writes)
+    local operation, message, code = node.perform(client, request, settings.timeout, what, writes, settings.deadline)
     if not operation then
         return nil, message, code
     end

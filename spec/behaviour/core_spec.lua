@@ -11,11 +11,11 @@ local function objects()
     local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "a spec", acl = "open" })
     local all = {
         client = handle, spec = spec, acquisition = assert(handle:acquire(spec, {})), flush = assert(handle:flush()),
-        contenders = assert(handle:contenders("/", true)), operation = assert(handle:operate { kind = "get", path = "/" }),
+        timer = assert(handle:timer()), operation = assert(handle:operate { kind = "get", path = "/" }),
         watch = assert(handle:operate { kind = "get", path = "/", watch = true })
     }
     eventually(function()
-        return all.acquisition:held() and all.flush:done() and all.contenders:done() and all.operation:done() and all.watch:done()
+        return all.acquisition:held() and all.flush:done() and all.operation:done() and all.watch:done()
     end)
     return all
 end
@@ -61,8 +61,8 @@ describe("zklock.core", function()
         local function methods(kind)
             return (methods_of(all[kind]))
         end
-        assert.same({ "call_owner", "cancel", "done", "id", "limit", "result" }, methods("contenders"))
-        assert.same(methods("contenders"), methods("flush"))
+        assert.same({ "call_owner", "cancel", "done", "id", "limit", "result" }, methods("timer"))
+        assert.same(methods("timer"), methods("flush"))
         assert.same({ "call_owner", "cancel", "done", "event", "id", "limit", "take" }, methods("operation"))
         assert.same({
             "call_owner", "cancel", "done", "extend", "finished", "held", "id", "limit", "node", "nodes", "phase", "release",

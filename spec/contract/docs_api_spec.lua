@@ -225,7 +225,6 @@ describe("the documentation", function()
 
         it("names exactly the fields of the tables that C makes, and the events of watches", function()
             local operation, client = read("csrc/lua/lua_operation.c"), read("csrc/lua/lua_client.c")
-            local handle = read("csrc/lua/lua_handle.c")
             local problems, stat = {}, {}
             for _, setter in ipairs { "set_hex", "set_number", "set_integer" } do
                 for name in pairs(documentation.c_fields(operation, setter)) do
@@ -236,9 +235,6 @@ describe("the documentation", function()
             local stats = documentation.c_fields(client:match("\nstatic int client_stats.-\n}"), "set_count")
             stats.memory, stats.reconnects, stats.group_overflows, stats.wait_time = true, true, true, true -- most by Lua
             append(problems, documentation.differences("zklock.Stats", meta.classes["zklock.Stats"].fields, "C", stats))
-            local contender = documentation.c_fields(handle:match("\nstatic void push_contender.-\n}"), "lua_setfield")
-            append(problems, documentation.differences("zklock.Contender", meta.classes["zklock.Contender"].fields, "C",
-                contender))
             local events = {}
             for event in operation:gmatch('%[ZKL_EVENT_%u+%] = "(%l+)"') do
                 events[event] = true

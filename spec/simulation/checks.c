@@ -26,7 +26,6 @@
  *   spin       A client does not take far too many turns in a second.
  *
  *   lists      An entry that waits to be stepped is in exactly one list.
- *   flood      Requests for the contenders of one path are bounded by the most that may be in flight, and one per question.
  *
  *   owner      A grant ends with its session, at the latest when the client has a new session.
  *   listed     No grant is given by a list that does not contain the acquisition's own node.
@@ -71,7 +70,6 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "lock/contenders.h"
 #include "lock/entry.h"
 #include "lock/permits.h"
 #include "schedule.h"
@@ -712,26 +710,6 @@ static void check_hold(const client *of, const acquisition_record *record)
         fail("hold", "client %d will not wake up for the max_hold of acquisition %d", record->client, record->number);
 }
 
-/* No client has more of these requests in flight than allowed, except for one request of each question. */
-static void check_questions(const client *of)
-{
-    int64_t asked = 0, questions = 0;
-    const zkl_request *request, *other;
-    TAILQ_FOREACH(request, &of->engine->session.requests.flying, all)
-    {
-        if (request->on_reply != zkl_query_got)
-            continue;
-        asked++;
-        other = TAILQ_FIRST(&of->engine->session.requests.flying);
-        while (other->on_reply != request->on_reply || other->owner != request->owner)
-            other = TAILQ_NEXT(other, all);
-        questions += other == request;
-    }
-    if (asked > zkl_most_in_flight + questions)
-        fail("flood", "client %d asks %d contenders at once who they are, for %d questions, and %d may be under way",
-             of->index, (int)asked, (int)questions, (int)zkl_most_in_flight);
-}
-
 /* An entry that waits to be stepped is in the list that it names, and in no other. */
 static void check_waiting(const client *of)
 {
@@ -762,7 +740,6 @@ static void check_waiting(const client *of)
 
 void check_after_call(client *of)
 {
-    check_questions(of);
     check_waiting(of);
     for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         if (each->client != of->index)

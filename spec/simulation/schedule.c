@@ -254,6 +254,7 @@ void drop_client(client *of, bool kill)
         sim_reset_connections(of->index);
     zkl_engine_shut_down(of->engine, read_clock(of));
     zkl_engine_free(of->engine);
+    forget_listings(of, true);
     of->engine = NULL;
     of->valid_until = 0;
     of->turn_stamp++;

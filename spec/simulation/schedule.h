@@ -303,7 +303,7 @@ typedef struct {
     int64_t schedules, steps, turns;
     int64_t read_on; /* turns without a poll before them */
     int64_t acquisitions, tries, grants, contended_grants, losses, deleted_externally, refused_tries, cancelled;
-    int64_t foreign_grants, contenders, kills, closes;
+    int64_t foreign_grants, listings, kills, closes;
     int64_t modes[6], grants_by_mode[6]; /* by zkl_mode */
     int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
     int64_t shared, lingered, inherited, overheard, beyond;
@@ -391,7 +391,9 @@ void start_workload(void);
 void start_rush(void);
 /* The client asks for something `after` nanoseconds from now. */
 void want_soon(client *of, int64_t after);
-/* The client lists the contenders of a random lock `after` nanoseconds from now. */
+/* Forgets the lists of directories that the client has got, or all of them if they are gone with its engine. */
+void forget_listings(client *of, bool are_gone);
+/* The client lists a random directory `after` nanoseconds from now. */
 void look_soon(client *of, int64_t after);
 bool client_ready(const client *of);
 zkl_mode random_mode(int path);

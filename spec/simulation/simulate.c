@@ -85,9 +85,9 @@ static void print_totals(double seconds)
     printf("by a node that was there %" PRId64 ", by one that lingered %" PRId64 ", by permits that were there %" PRId64
            ", beyond the bound %" PRId64 "\n",
            totals.shared, totals.lingered, totals.inherited, totals.beyond);
-    printf("foreign grants %" PRId64 ", contenders asked %" PRId64 ", clients killed %" PRId64 ", closed %" PRId64
+    printf("foreign grants %" PRId64 ", lists %" PRId64 ", clients killed %" PRId64 ", closed %" PRId64
            ", excused overlaps seen %" PRId64 ", events to those not next %" PRId64 ", quiet ends %" PRId64 "\n",
-           totals.foreign_grants, totals.contenders, totals.kills, totals.closes, totals.excused_overlaps,
+           totals.foreign_grants, totals.listings, totals.kills, totals.closes, totals.excused_overlaps,
            totals.wasted_wakes, totals.final_checks);
     printf("engines: requests %" PRId64 ", heartbeats %" PRId64 ", notifications %" PRId64 ", unknown outcomes %" PRId64
            ", connections %" PRId64 ", sessions %" PRId64 "\n",

@@ -1,6 +1,6 @@
 /*
  * workload: what clients do. They make acquisitions of every kind, hold, release, cancel and forget them, and list
- * contenders, all at random.
+ * directories, all at random.
  *
  * A new kind of lock needs, in this folder: `random_mode` below, `kind_of` (paths.c), a check in checks.c, a world in
  * worlds.c, and for each new rule a switch in rules.c. A switch is a name by which the test build breaks the rule.
@@ -11,9 +11,15 @@
 
 #include "schedule.h"
 
-#define MAX_QUESTIONS 4096
-static bool pending[MAX_QUESTIONS]; /* calls of zkl_engine_contenders that are not answered yet */
-static int asked, questions;
+/* A list of a directory that a client asked for. */
+typedef struct {
+    zkl_operation *operation; /* NULL: free */
+    int client;
+    bool answered;
+} listing;
+
+#define MAX_LISTINGS 256
+static listing listings[MAX_LISTINGS];
 
 bool client_ready(const client *of)
 {
@@ -370,51 +376,45 @@ static void tidy(client *of)
     }
 }
 
-/*
- * Returns whether `one` blocks `other`. A writer and the readers that it was downgraded to have one number and hold
- * together.
- */
-static bool stands_before(const zkl_contender *one, const zkl_contender *other)
+static void listed(void *user, zkl_code code, const char *message, zkl_operation_result *result, int32_t failed_part)
 {
-    bool tied = one->sequence == other->sequence && one->kind == other->kind && one < other;
-    return zkl_kind_conflicts(other->kind, one->kind) && (one->sequence < other->sequence || tied);
+    listing *mine = user;
+    (void)failed_part;
+    sim_trace("listed: %s %s, %d", zkl_code_name(code), message, result != NULL ? (int)result->name_count : 0);
+    if (mine->answered)
+        fail("final", "a list was answered twice");
+    mine->answered = true;
+    zkl_operation_result_free(result);
 }
 
-static void contenders_listed(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
-                              int32_t count)
+void forget_listings(client *of, bool are_gone)
 {
-    bool *mine = user;
-    sim_trace("contenders: %s %s, %d", zkl_code_name(code), message, (int)count);
-    if (!*mine)
-        fail("final", "a question for contenders was answered twice");
-    *mine = false;
-    questions--;
-    for (int32_t i = 0; i < count; i++) {
-        bool holder = true;
-        for (int32_t j = 0; j < count; j++)
-            holder = holder && !stands_before(&contenders[j], &contenders[i]);
-        if (contenders[i].holder != holder)
-            fail("final", "contender %s is said %sto hold", contenders[i].node, holder ? "not " : "");
-        if (i > 0 && contenders[i].sequence < contenders[i - 1].sequence)
-            fail("final", "contenders are out of order");
+    for (int i = 0; i < MAX_LISTINGS; i++) {
+        listing *each = &listings[i];
+        if (each->operation == NULL || each->client != of->index || !(each->answered || are_gone))
+            continue;
+        if (!are_gone)
+            zkl_operation_forget(each->operation, read_clock(of));
+        each->operation = NULL;
     }
 }
 
-static void ask_contenders(client *of)
+static void list_directory(client *of)
 {
-    if (asked == MAX_QUESTIONS)
-        return;
-    bool *mine = &pending[asked++];
-    *mine = true;
-    questions++;
-    totals.contenders++;
-    char directory[MAX_DIRECTORY];
-    some_directory(directory);
+    static const zkl_operation_host host = {.done = listed};
     begin_call(of);
-    if (!zkl_engine_contenders(of->engine, directory + strlen(run.prefix), true, contenders_listed, mine,
-                               read_clock(of))) {
-        *mine = false;
-        questions--;
+    forget_listings(of, false);
+    listing *mine = NULL;
+    for (int i = 0; i < MAX_LISTINGS && mine == NULL; i++)
+        mine = listings[i].operation == NULL ? &listings[i] : NULL;
+    if (mine != NULL) {
+        char directory[MAX_DIRECTORY];
+        some_directory(directory);
+        totals.listings++;
+        const zkl_operation_request request = {.kind = ZKL_OPERATION_CHILDREN, .path = directory + strlen(run.prefix)};
+        *mine = (listing){.operation = zkl_operation_new(&request), .client = of->index};
+        if (mine->operation != NULL)
+            zkl_engine_operate(of->engine, mine->operation, &host, mine, read_clock(of));
     }
     end_call(of);
 }
@@ -509,7 +509,7 @@ static void look(void *context, int64_t argument)
     client *of = context;
     (void)argument;
     if (client_ready(of) && !of->closing && !run.draining && !run.failed)
-        ask_contenders(of);
+        list_directory(of);
 }
 
 void look_soon(client *of, int64_t after)
@@ -550,7 +550,7 @@ static void want_something(client *of, int64_t choice)
         if ((record = random_acquisition(of, ZKL_ACQUISITION_WAITING)) != NULL)
             end_acquisition(record);
     } else if (choice < 16) {
-        ask_contenders(of);
+        list_directory(of);
     } else if (choice < 18) {
         revoke();
     } else if (choice < 20) {
@@ -581,7 +581,7 @@ static void act(void *context, int64_t argument)
 
 void start_workload(void)
 {
-    asked = questions = 0;
+    memset(listings, 0, sizeof listings);
     if (sim_chance(1, 3) && !one_lock)
         start_rush();
     if (run.keen)
@@ -626,6 +626,11 @@ bool workload_busy(const char **what, const acquisition_record **who)
             return true;
         }
     }
-    *what = "a question for contenders was not answered";
-    return questions != 0;
+    for (int i = 0; i < MAX_LISTINGS; i++) {
+        if (listings[i].operation != NULL && !listings[i].answered) {
+            *what = "a list was not answered";
+            return true;
+        }
+    }
+    return false;
 }

@@ -5,7 +5,7 @@
  * Between them the server takes the bytes that it needs to choose its wrong answers. Engine, C client and server run on one thread,
  * under one clock that this program advances, also for the C client. When the input is used up, the server answers correctly.
  *
- * Checks: nothing crashes; nothing is left (memory, acquisitions and questions without an end); nothing spins; and no lock is
+ * Checks: nothing crashes; nothing is left (memory, acquisitions and operations without an end); nothing spins; and no lock is
  * granted by a wrong answer that zklock could have recognized: a node that was not requested, a list without the own node or with a
  * conflicting node ahead of it, permits beyond the limit.
  */
@@ -24,7 +24,6 @@
 
 #define MOST_ACQUISITIONS 12
 #define MOST_OPERATIONS 8
-#define MOST_QUESTIONS 4
 #define MOST_ACTIONS 120
 #define MOST_FOLLOWING 32 /* how many nodes in a row are checked backwards */
 
@@ -64,7 +63,6 @@ static int64_t now;
 static zkl_engine *engine;
 static holder holders[MOST_ACQUISITIONS];
 static job jobs[MOST_OPERATIONS];
-static int questions_left[MOST_QUESTIONS], question_count;
 static char granted[64][256];
 static int granted_count;
 
@@ -242,17 +240,6 @@ static void library_line(const char *message)
     (void)message;
 }
 
-static void contenders_listed(void *user, zkl_code code, const char *message, const zkl_contender *contenders,
-                              int32_t count)
-{
-    int *left = user;
-    hold(--*left == 0, "a question is answered once", message);
-    for (int32_t i = 0; i < count; i++) {
-        hold(code == ZKL_OK && contenders[i].identity_length >= 0 && strlen(contenders[i].node) > 0,
-             "a contender is whole", contenders[i].node);
-    }
-}
-
 static void operation_done(void *user, zkl_code code, const char *message, zkl_operation_result *result,
                            int32_t failed_part)
 {
@@ -357,18 +344,6 @@ static void give_up(input *in)
     }
 }
 
-static void ask(input *in)
-{
-    static const char *const paths[] = {"/locks/one", "/two", "/sem/leases", "/", "/none"};
-    if (question_count < MOST_QUESTIONS) {
-        int *left = &questions_left[question_count++];
-        *left = 1;
-        uint8_t choice = take(in);
-        hold(zkl_engine_contenders(engine, paths[choice % 5], choice % 2 == 0, contenders_listed, left, now),
-             "there is memory", "");
-    }
-}
-
 static void operate(input *in)
 {
     static const char *const paths[] = {"/locks/one", "/two", "/data", "/data/child", "/"};
@@ -433,8 +408,6 @@ static void act(input *in)
         give_up(in);
         break;
     case 5:
-        ask(in);
-        break;
     case 6:
     case 7:
         operate(in);
@@ -477,9 +450,6 @@ static void finish(void)
             zkl_operation_forget(jobs[i].operation, now);
         }
     }
-    for (int i = 0; i < question_count; i++) {
-        hold(questions_left[i] == 0, "every question is answered", "");
-    }
     zkl_engine_free(engine);
     server_end();
     hold(zkl_memory_in_use() == 0, "all memory is given back", "");
@@ -503,8 +473,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     now = 1000 * ZKL_SECOND;
     memset(holders, 0, sizeof holders);
     memset(jobs, 0, sizeof jobs);
-    memset(questions_left, 0, sizeof questions_left);
-    question_count = granted_count = 0;
+    granted_count = 0;
     zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
     server_begin(&in);
     engine = zkl_engine_new(&config, &host);

@@ -121,6 +121,19 @@ static void wait_for_settled(zkl_handle *handle)
     }
 }
 
+static zkl_handle *operate(zkl_client *client, const zkl_operation_request *request)
+{
+    zkl_handle *handle = zkl_client_operate(client, request);
+    assert_non_null(handle);
+    return handle;
+}
+
+static zkl_handle *list(zkl_client *client, const char *path)
+{
+    const zkl_operation_request request = {.kind = ZKL_OPERATION_CHILDREN, .path = path};
+    return operate(client, &request);
+}
+
 static void grants_and_releases(void **state)
 {
     (void)state;
@@ -184,13 +197,13 @@ static void *keep_asking(void *argument)
 {
     busybody *self = argument;
     while (!atomic_load(&self->over)) {
-        zkl_handle *questions[8];
+        zkl_handle *lists[8];
         for (int i = 0; i < 8; i++) {
-            questions[i] = zkl_client_contenders(self->client, "/unit/lingering", true);
+            lists[i] = list(self->client, "/unit/lingering");
         }
         for (int i = 0; i < 8; i++) {
-            wait_for_settled(questions[i]);
-            zkl_handle_release(questions[i]);
+            wait_for_settled(lists[i]);
+            zkl_handle_release(lists[i]);
         }
     }
     return NULL;
@@ -245,10 +258,11 @@ static void *give_back(void *argument)
     giver *self = argument;
     int32_t count = 0;
     for (int64_t until = zkl_clock() + PATIENCE; count < 2 && zkl_clock() < until;) {
-        zkl_handle *question = zkl_client_contenders(self->client, self->path, false);
-        wait_for_settled(question);
-        zkl_handle_contenders(question, &count);
-        zkl_handle_release(question);
+        zkl_handle *names = list(self->client, self->path);
+        wait_for_settled(names);
+        const zkl_operation_result *result = zkl_handle_operation_result(names);
+        count = result != NULL ? result->name_count : 0;
+        zkl_handle_release(names);
     }
     zkl_handle_release(self->held);
     return NULL;
@@ -369,7 +383,8 @@ static void closes_in_the_middle(void **state)
     for (int i = 0; i < 20; i++) {
         waiting[i] = acquisition(waiter, "/unit/middle", false);
     }
-    zkl_handle *question = zkl_client_contenders(waiter, "/unit/middle", true);
+    zkl_handle *names = list(waiter, "/unit/middle");
+    zkl_handle *timer = zkl_client_timer(waiter);
     zkl_handle *flush = zkl_client_flush(waiter);
     zkl_client_close(waiter);
     for (int i = 0; i < 20; i++) {
@@ -377,13 +392,15 @@ static void closes_in_the_middle(void **state)
         assert_int_equal(view.phase, ZKL_ACQUISITION_REFUSED);
         assert_int_equal(view.code, ZKL_CLOSED);
     }
-    wait_for_settled(question);
+    wait_for_settled(names);
+    wait_for_settled(timer);
     wait_for_settled(flush);
     close_client(waiter);
     for (int i = 0; i < 20; i++) {
         zkl_handle_release(waiting[i]); /* outlives its client's reference */
     }
-    zkl_handle_release(question);
+    zkl_handle_release(names);
+    zkl_handle_release(timer);
     zkl_handle_release(flush);
     assert_true(zkl_handle_held(held));
     close_client(holder);
@@ -405,26 +422,27 @@ static void answers_after_the_close(void **state)
     zkl_client_release(client);
 }
 
-static void names_who_contends(void **state)
+/* A timer that was dropped before its end has no notification, and leaves nothing. */
+static void wakes_by_a_timer(void **state)
 {
     (void)state;
     zkl_client *client = open_client();
-    zkl_handle *first = acquisition(client, "/unit/who", false);
-    assert_int_equal(wait_for_phase(first, false).phase, ZKL_ACQUISITION_GRANTED);
-    zkl_handle *second = acquisition(client, "/unit/who", false);
-    zkl_handle *question = zkl_client_contenders(client, "/unit/who", true);
-    wait_for_settled(question);
-    int32_t count;
-    const zkl_contender *contenders = zkl_handle_contenders(question, &count);
-    assert_int_equal(count, 2);
-    assert_true(contenders[0].holder);
-    assert_false(contenders[1].holder);
-    assert_int_equal(contenders[0].identity_length, 4);
-    assert_memory_equal(contenders[0].identity, "test", 4);
-    zkl_handle_release(question);
-    zkl_handle_release(first);
-    assert_int_equal(wait_for_phase(second, false).phase, ZKL_ACQUISITION_GRANTED);
-    zkl_handle_release(second);
+    zkl_handle *timer = zkl_client_timer(client);
+    assert_non_null(timer);
+    zkl_handle *dropped = zkl_client_timer(client);
+    zkl_handle_limit(dropped, ZKL_SECOND / 100);
+    zkl_handle_release(dropped);
+    zkl_handle_limit(timer, ZKL_SECOND / 50);
+    bool changed;
+    uint64_t id = 0;
+    for (int64_t until = zkl_clock() + PATIENCE; id == 0 && zkl_clock() < until;) {
+        struct pollfd fd = {.fd = zkl_client_fd(client), .events = POLLIN};
+        poll(&fd, 1, 100);
+        id = zkl_client_next(client, &changed);
+    }
+    assert_true(id == zkl_handle_id(timer));
+    assert_false(zkl_handle_settled(timer));
+    zkl_handle_release(timer);
     close_client(client);
 }
 
@@ -484,13 +502,6 @@ static void leaves_the_parent_alone_after_fork(void **state)
     assert_true(zkl_handle_held(handle));
     zkl_handle_release(handle);
     close_client(client);
-}
-
-static zkl_handle *operate(zkl_client *client, const zkl_operation_request *request)
-{
-    zkl_handle *handle = zkl_client_operate(client, request);
-    assert_non_null(handle);
-    return handle;
 }
 
 /* The handle's code, once it is answered. */
@@ -613,7 +624,7 @@ int main(void)
         cmocka_unit_test(threads_share_clients),
         cmocka_unit_test(closes_in_the_middle),
         cmocka_unit_test(answers_after_the_close),
-        cmocka_unit_test(names_who_contends),
+        cmocka_unit_test(wakes_by_a_timer),
         cmocka_unit_test(leaves_the_parent_alone_after_fork),
         cmocka_unit_test(threads_read_and_write),
         cmocka_unit_test(answers_when_memory_is_short),

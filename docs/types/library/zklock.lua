@@ -200,12 +200,9 @@
 ---@field data_length integer
 ---@field num_children integer
 
----@class zklock.Contender
----@field node string path of the node
+--- A contender of zklock.inspect, with all that its node tells.
+---@class zklock.Contender: zklock.inspect.Contender
 ---@field identity string the name in its node; "" if its client writes none
----@field mode "exclusive"|"shared"|"lease"
----@field sequence integer
----@field holder boolean
 
 --- Counters since the client was opened. `entries`, `watches` and `memory` are present values; `memory` is in bytes, of all clients
 --- of the process.

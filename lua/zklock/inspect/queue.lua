@@ -64,14 +64,15 @@ end
 --- Sorts a directory's children.
 -- @tparam string path
 -- @tparam table names
+-- @tparam boolean|nil leases of the two directories of a semaphore: true: only its permits are contenders; false: all but these
 -- @treturn table contenders in the order of their numbers: name, node, mode, sequence, library
 -- @treturn table names of the other children, sorted
-function queue.parse(path, names)
+function queue.parse(path, names, leases)
     local contenders, others = {}, {}
     local prefix = path == "/" and "/" or path .. "/"
     for _, name in ipairs(names) do
         local mode, sequence = core.node_name(name)
-        if mode then
+        if mode and (leases == nil or leases == (mode == "lease")) then
             contenders[#contenders + 1] =
                 { name = name, node = prefix .. name, mode = mode, sequence = sequence, library = library_of(name) }
         else

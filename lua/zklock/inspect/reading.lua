@@ -31,6 +31,8 @@ Reading.__index = Reading
 --   * `may_watch(node, count, path)` a function: whether so many watches on a node may be set besides those on directories; needed
 --     with `watched`. If not, a holder's node is read without a watch; a semaphore or latch, of which `path` is given, is left out
 --   * `children(path, names)` a function that is called in place of reading what is below a directory
+--   * `permits` for one lock whose kind is known: the number of permits of a semaphore, unless another one is written there;
+--     false: it is a mutex or a read/write lock. nil: the nodes tell the kind
 --
 -- @tparam Client client
 -- @tparam number deadline on core.now()'s clock
@@ -197,9 +199,9 @@ local function examine_semaphore(self, path, stat, others, found)
     end
     local permits, line, data, line_stat
     local function finish()
-        local limit = data and queue.limit(data)
         local state = new_state(path, stat, "semaphore", {}, rest)
-        state.limit = limit
+        state.limit = data and queue.limit(data)
+        local limit = state.limit or self.settings.permits
         state.next_sequence = line_stat and queue.next_sequence(line_stat, line)
         local all = {}
         for _, list in ipairs { permits, line } do
@@ -229,14 +231,14 @@ local function examine_semaphore(self, path, stat, others, found)
         data = text
     end)
     add_watched(self, "children", path, path .. "/leases", function(names)
-        permits, strangers = queue.parse(path .. "/leases", names or {})
+        permits, strangers = queue.parse(path .. "/leases", names or {}, true)
     end)
     -- A queue that nobody uses may have been deleted. Its list comes last, and decides.
     add_watched(self, "children", path, path .. "/locks", function(names, its_stat)
         local more
-        line, more = queue.parse(path .. "/locks", names or {})
+        line, more = queue.parse(path .. "/locks", names or {}, false)
         line_stat = names and its_stat
-        if is_semaphore(permits, strangers, data, has_line and not more[1]) then
+        if self.settings.permits or is_semaphore(permits, strangers, data, has_line and not more[1]) then
             finish()
         else
             found(nil)
@@ -296,11 +298,12 @@ function Reading:examine(path)
                 descend(has_locks and others or {})
             end)
         end
-        local has_leases = false
+        local permits = settings.permits
+        local has_leases = permits
         for _, name in ipairs(others) do
-            has_leases = has_leases or name == "leases"
+            has_leases = has_leases or permits == nil and name == "leases"
         end
-        if contenders[1] then
+        if permits == false or not permits and contenders[1] then
             examine_lock(self, path, stat, contenders, others)
             descend(others)
         elseif has_leases then

@@ -1,6 +1,6 @@
 --- lock.ask: the methods that ask: about the hold of the running coroutine, and about the contenders.
 --
--- For the program. zklock.semaphore lists by `_list`, zklock.transaction checks the nodes of a hold (`_nodes`).
+-- For the program. zklock.semaphore counts by `_read`, zklock.transaction checks the nodes of a hold (`_nodes`).
 
 local class = require "zklock.lock.class"
 local core = require "zklock.core"
@@ -8,9 +8,10 @@ local Hold = require "zklock.hold"
 local node = require "zklock.node"
 local options = require "zklock.options"
 local Owner = require "zklock.owner"
+local Reading = require "zklock.inspect.reading"
 local Transaction = require "zklock.transaction"
 
-local error, tostring, type = error, tostring, type
+local error, ipairs, tostring, type = error, ipairs, tostring, type
 local format = string.format
 local huge = math.huge
 local now, REVOKE = core.now, core.REVOKE
@@ -154,23 +155,27 @@ function Lock:_read_deadline(timeout)
     return now() + seconds, seconds
 end
 
---- Lists the lock nodes of a directory; with `identities`, also the identity in each node.
-function Lock:_list(directory, identities, deadline, seconds)
-    local client = self._client
-    local query, message, code = client._core:contenders(directory, identities)
-    if not query then
+--- Reads the lock as zklock.inspect does, until a deadline `seconds` after the program asked.
+-- @tparam boolean identities whether the nodes of all contenders are read, and not of holders only
+-- @treturn table|nil contenders in queue order
+-- @treturn number|string|nil the limit that is written in a semaphore; message
+-- @treturn string|nil code
+function Lock:_read(identities, deadline, seconds)
+    local reading = Reading.new(self._client, deadline, seconds, { identities = identities, permits = self._permits })
+    reading:examine(self._path)
+    local ok, message, code = reading:run()
+    if not ok then
         return nil, message, code
+    elseif reading.refusal then
+        return nil, reading.refusal, "no_auth"
     end
-    return client:_await_query(query, deadline, seconds, format("listing the contenders of %s", directory))
-end
-
---- Lists the contenders, until a deadline `seconds` after the program asked. Semaphores have theirs in two directories.
-function Lock:_contenders(deadline, seconds)
-    return self:_list(self._path, true, deadline, seconds)
+    local state = reading.states[1]
+    return state and state.contenders or {}, state and state.limit
 end
 
 --- Lists all holders and waiters of the lock's path in queue order, including those of other clients. For a semaphore: first the
--- permits that are taken (mode "lease"), then the queue of the waiters.
+-- permits that are taken (mode "lease"), then the queue of the waiters. The contenders are those of zklock.inspect, and have its
+-- other fields, too.
 -- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
 -- @treturn table|nil array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder = boolean}`
 -- @treturn string|nil message
@@ -182,7 +187,14 @@ function Lock:contenders(timeout)
     if not deadline then
         error("lock:contenders: " .. seconds, 2)
     end
-    return self:_contenders(deadline, seconds)
+    local contenders, message, code = self:_read(true, deadline, seconds)
+    if not contenders then
+        return nil, message, code
+    end
+    for _, contender in ipairs(contenders) do
+        contender.identity = contender.identity or ""
+    end
+    return contenders
 end
 
 --- Writes into a holder's node that another contender wants the lock.
@@ -209,7 +221,7 @@ function Lock:revoke(timeout)
     if not deadline then
         error("lock:revoke: " .. seconds, 2)
     end
-    local contenders, message, code = self:_contenders(deadline, seconds)
+    local contenders, message, code = self:_read(false, deadline, seconds)
     if not contenders then
         return nil, message, code
     end

@@ -199,10 +199,11 @@ typedef enum {
     ZKL_BREAK_UNREADABLE,  /* go on looking at a node that may not be read */
     ZKL_BREAK_OUTLIVED, /* keep conclusions about a directory, or a node's data, over the end of connection and session */
     ZKL_BREAK_AGE,      /* use conclusions about a directory at any age */
-    ZKL_BREAK_COUNTED,  /* repeat a count-down of a latch under another name */
-    ZKL_BREAK_GATE,     /* leave the gate of a latch when it opens */
-    ZKL_BREAK_OPENED,   /* take a latch for open when its gate is missing */
-    ZKL_BREAK_UNCHECKED /* count down behind a gate that may be gone */
+    ZKL_BREAK_COUNTED,   /* repeat a count-down of a latch under another name */
+    ZKL_BREAK_GATE,      /* leave the gate of a latch when it opens */
+    ZKL_BREAK_OPENED,    /* take a latch for open when its gate is missing */
+    ZKL_BREAK_UNCHECKED, /* count down behind a gate that may be gone */
+    ZKL_BREAK_RACE       /* try no other address while a connection is under way */
 } zkl_broken_rule;
 /* The set of broken rules, one bit (1 << rule) for each. */
 extern uint64_t zkl_broken_rules;

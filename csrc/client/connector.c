@@ -117,6 +117,18 @@ static attempt *free_attempt(zkl_connector *connector)
     return made;
 }
 
+/* Whether a connection with the address of this turn is under way: it has had its turn before. */
+static bool is_pending(const zkl_connector *connector, const zkl_race_turn *turn)
+{
+    for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
+        const attempt *made = &connector->attempts[i];
+        if (made->dial.fd >= 0 && made->server == turn->server && made->address == turn->address) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Returns whether the server of this turn has the address of this turn. May block. */
 static bool resolve(zkl_connector *connector, const zkl_race_turn *turn)
 {
@@ -138,6 +150,10 @@ static void begin_attempts(zkl_connector *connector)
 {
     zkl_race_turn turn;
     while (zkl_race_next(&connector->race, zkl_clock(), &turn)) {
+        if (is_pending(connector, &turn)) {
+            zkl_race_not_begun(&connector->race, zkl_clock());
+            continue;
+        }
         attempt *made = free_attempt(connector);
         *made = (attempt){.dial = {-1, made}, .server = turn.server, .address = turn.address};
         bool resolved = resolve(connector, &turn);

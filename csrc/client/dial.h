@@ -1,7 +1,7 @@
 /*
  * dial: the sockets of a connector (connector.h): connections that are being made, and the listener for the C client.
  *
- * Nothing here decides anything. In virtual time this file is replaced (spec/simulation/lua/dials.c). All functions: engine_mutex.
+ * Nothing here decides anything. In virtual time this file is replaced (spec/simulation/dials.c). All functions: engine_mutex.
  */
 #ifndef ZKLOCK_CLIENT_DIAL_H
 #define ZKLOCK_CLIENT_DIAL_H

@@ -64,10 +64,10 @@ static int64_t at_most(int64_t value, int64_t limit)
     return value < limit ? value : limit;
 }
 
-/* Returns `first`, doubled each time that all servers have failed, and at most `longest`. */
-static int64_t doubled(const zkl_race *race, int64_t first, int64_t longest)
+/* Returns `first`, doubled each time that as many have failed as there are servers, and at most `longest`. */
+static int64_t doubled(const zkl_race *race, int32_t failed, int64_t first, int64_t longest)
 {
-    int32_t times = race->failures / race->count;
+    int32_t times = failed / race->count;
     return at_most(first * (INT64_C(1) << (times < 10 ? times : 10)), longest);
 }
 
@@ -84,7 +84,7 @@ static int64_t scattered(zkl_race *race, int64_t pause)
 static void pause_after(zkl_race *race, int32_t servers, int64_t now)
 {
     race->failures = race->failures < INT32_MAX / 2 ? race->failures + servers : race->failures;
-    int64_t pause = race->failures < race->count ? 0 : doubled(race, FIRST_PAUSE / 2, LONGEST_PAUSE);
+    int64_t pause = race->failures < race->count ? 0 : doubled(race, race->failures, FIRST_PAUSE / 2, LONGEST_PAUSE);
     race->first = (race->current + 1) % race->count;
     race->next_at = now + scattered(race, pause);
     enter(race, ZKL_RACE_PAUSED);
@@ -98,7 +98,7 @@ static void begin(zkl_race *race, int64_t now)
     }
     race->current = race->first; /* if none is reached, the next race begins with the one behind it */
     race->turn = race->round = race->pending = 0;
-    race->exhausted = false;
+    race->exhausted = race->refused = false;
     race->next_at = now;
     race->ends_at = ZKL_NEVER;
     enter(race, ZKL_RACE_RACING);
@@ -119,8 +119,11 @@ void zkl_race_want(zkl_race *race, int64_t now)
         race->first = race->current;
         begin(race, now);
         break;
-    case ZKL_RACE_REACHED:
     case ZKL_RACE_TRYING:
+        race->unanswered += now >= race->answer_by && race->unanswered < INT32_MAX;
+        pause_after(race, 1, now);
+        break;
+    case ZKL_RACE_REACHED:
         pause_after(race, 1, now);
         break;
     case ZKL_RACE_PAUSED:
@@ -160,21 +163,29 @@ static int64_t stagger(const zkl_race *race)
     for (int32_t i = 0; i < race->count; i++) {
         addresses += race->servers[i].addresses > 0 ? race->servers[i].addresses : 1;
     }
+    assert(addresses > 0);
     int64_t each = at_most(ALL_WITHIN / addresses, LONGEST_STAGGER);
     return each > SHORTEST_STAGGER ? each : SHORTEST_STAGGER;
 }
 
 bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn)
 {
-    if (race->state != ZKL_RACE_RACING || race->exhausted || now < race->next_at) {
+    if (race->state != ZKL_RACE_RACING || now < race->next_at || (ZKL_BROKEN(ZKL_BREAK_RACE) && race->pending > 0)) {
         return false;
+    }
+    if (race->exhausted) {
+        race->exhausted = race->refused = false;
+        race->turn = race->round = 0;
     }
     if (race->pending < ZKL_RACE_MOST_PENDING && find_turn(race, turn)) {
         return true;
     }
     race->exhausted = true;
-    race->next_at = ZKL_NEVER;
-    race->ends_at = now + at_most(doubled(race, FIRST_CONNECTION, LONGEST_CONNECTION), race->timeout / 3);
+    race->next_at = race->refused ? now + scattered(race, LONGEST_PAUSE) : ZKL_NEVER;
+    if (race->ends_at == ZKL_NEVER) {
+        int64_t connection = doubled(race, race->failures, FIRST_CONNECTION, LONGEST_CONNECTION);
+        race->ends_at = now + at_most(connection, race->timeout / 3);
+    }
     return false;
 }
 
@@ -198,7 +209,8 @@ void zkl_race_not_begun(zkl_race *race, int64_t now)
 void zkl_race_failed(zkl_race *race, int64_t now)
 {
     race->pending--;
-    race->next_at = at_most(race->next_at, race->exhausted ? ZKL_NEVER : now);
+    race->refused = true;
+    race->next_at = at_most(race->next_at, race->exhausted ? now + scattered(race, LONGEST_PAUSE) : now);
 }
 
 void zkl_race_reached(zkl_race *race, int32_t server)
@@ -213,13 +225,14 @@ void zkl_race_try(zkl_race *race, int64_t now, int64_t took)
     int64_t longest = at_most(race->timeout / 2, LONGEST_HANDSHAKE); /* the C client gives up after two thirds */
     int64_t limit = took * ROUND_TRIPS > FIRST_HANDSHAKE ? took * ROUND_TRIPS : FIRST_HANDSHAKE;
     bool alone = race->count == 1 && race->servers[0].addresses == 1; /* there is nothing to try instead */
-    race->answer_by = now + (alone ? longest : doubled(race, limit, longest));
+    race->answer_by = now + (alone ? longest : doubled(race, race->unanswered, limit, longest));
     enter(race, ZKL_RACE_TRYING);
 }
 
 void zkl_race_answered(zkl_race *race, int64_t now)
 {
     race->servers[race->current].late_until = 0;
+    race->unanswered = 0;
     race->begun_at = now;
     enter(race, ZKL_RACE_ANSWERED);
 }
@@ -231,7 +244,7 @@ void zkl_race_late(zkl_race *race, int32_t server, int64_t now)
 
 bool zkl_race_over(zkl_race *race, int64_t now)
 {
-    if (!race->exhausted || (race->pending > 0 && now < race->ends_at)) {
+    if (now < race->ends_at && (!race->exhausted || race->pending > 0)) {
         return false;
     }
     zkl_race_give_up(race, now);
@@ -247,7 +260,7 @@ int64_t zkl_race_wake_at(const zkl_race *race)
 {
     switch (race->state) {
     case ZKL_RACE_RACING:
-        return race->exhausted ? race->ends_at : race->next_at;
+        return at_most(race->next_at, race->ends_at);
     case ZKL_RACE_PAUSED:
         return race->next_at;
     case ZKL_RACE_TRYING:

@@ -14,7 +14,8 @@
  *                                 over; the server had answered, but the connection did not last
  *   PAUSED -> RACING              the pause is over; it grows with each failure
  *
- * Servers that have not answered in time lately have their turn last. A refusal is not remembered: the server may be back at once.
+ * Servers that have not answered in time lately have their turn last. A refusal is not remembered: the server may be back at once. So
+ * while other connections are still under way, there is another round for those that have refused.
  */
 #ifndef ZKLOCK_CLIENT_RACE_H
 #define ZKLOCK_CLIENT_RACE_H
@@ -53,16 +54,18 @@ typedef struct {
     int32_t count; /* The number of servers. */
     int32_t first; /* Races begin with this server. */
     int32_t turn; /* The place in the round. A round goes twice around: the second time is for servers that are late. */
-    int32_t round;     /* So many addresses of each server have had their turn. */
-    int32_t pending;   /* So many connections are neither established nor failed. */
-    bool exhausted;    /* Each address has had its turn, or no more connections may be under way. */
-    int32_t current;   /* This server was reached. */
-    int32_t failures;  /* So many servers have failed in a row. */
-    int64_t timeout;   /* The client asks for this session timeout. */
-    int64_t next_at;   /* RACING: the next turn. PAUSED: the end of the pause. */
-    int64_t ends_at;   /* RACING and exhausted: the end of the race. */
-    int64_t begun_at;  /* ANSWERED: its beginning. */
-    int64_t answer_by; /* TRYING: the end of the time for the handshake. */
+    int32_t round;      /* So many addresses of each server have had their turn. */
+    int32_t pending;    /* So many connections are neither established nor failed. */
+    bool exhausted;     /* Each address has had its turn in this round, or no more connections may be under way. */
+    int32_t current;    /* This server was reached. */
+    bool refused;       /* An address has refused since the round began: it may be back soon. */
+    int32_t failures;   /* So many servers have failed in a row. */
+    int32_t unanswered; /* So many handshakes in a row were not answered in time. */
+    int64_t timeout;    /* The client asks for this session timeout. */
+    int64_t next_at;    /* RACING: the next turn, or the next round. PAUSED: the end of the pause. */
+    int64_t ends_at;    /* RACING: the end of the race. ZKL_NEVER before it was exhausted. */
+    int64_t begun_at;   /* ANSWERED: its beginning. */
+    int64_t answer_by;  /* TRYING: the end of the time for the handshake. */
     uint64_t random;
 } zkl_race;
 
@@ -85,7 +88,7 @@ void zkl_race_want(zkl_race *race, int64_t now);
 bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn);
 /* The server has so many addresses; 0: its name could not be resolved. */
 void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses);
-/* The connection of a turn has been begun, or has failed at once. */
+/* The connection of a turn has been begun; or it has failed at once, or one with this address is still under way. */
 void zkl_race_begun(zkl_race *race, int64_t now);
 void zkl_race_not_begun(zkl_race *race, int64_t now);
 /* A connection has failed: the next turn is due now. */

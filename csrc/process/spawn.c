@@ -53,12 +53,16 @@ static void lift_anchor(pid_t group)
 /* Between fork and exec: only functions that are safe there, since the wrapper has other threads. Returns if something fails. */
 static void become_command(const zkl_spawn *spawn, pid_t wrapper)
 {
-    setpgid(0, 0);
+    if (setpgid(0, 0) != 0) {
+        return;
+    }
     if (spawn->guard != NULL) {
         atomic_store(&spawn->guard->page->group, getpid());
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+            return;
+        }
         if (getppid() != wrapper) {
-            return; /* it ended before it could kill us */
+            _exit(127); /* it ended before it could kill us */
         }
     }
     if (spawn->terminal >= 0) {

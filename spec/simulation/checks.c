@@ -23,10 +23,11 @@
  *   requests   An acquisition that is granted by an existing node costs no request (with on_revoke: one).
  *
  *   pause      A request that a server throttles is not repeated at once.
+ *
+ *   reach      A client is connected within REACHED_WITHIN if one server can be reached all the time.
  *   spin       A client does not take far too many turns in a second.
  *
  *   lists      An entry that waits to be stepped is in exactly one list.
- *
  *   owner      A grant ends with its session, at the latest when the client has a new session.
  *   listed     No grant is given by a list that does not contain the acquisition's own node.
  *   forgotten  After the faults have ended and all holders release, every waiting acquisition is granted in bounded time.
@@ -81,6 +82,9 @@ typedef struct {
     bool wiped; /* with all other nodes, by a wipe */
 } admin_deletion;
 #define MAX_DELETIONS 1024
+
+/* All other servers may be dead, or hang, for which a handshake is waited for: for longer after some were not answered in time. */
+#define REACHED_WITHIN (3 * SIM_SECOND + run.timeout / 2)
 
 /* Requests of one client, with its twenty or so acquisitions. */
 #define MOST_THROTTLED 100
@@ -738,8 +742,35 @@ static void check_waiting(const client *of)
              (int)there);
 }
 
+void note_servers(void)
+{
+    for (int i = 0; i < run.client_count; i++) {
+        for (int j = 0; j < run.options.servers; j++) {
+            if (!sim_serves(i, j))
+                run.clients[i].serves_since[j] = sim_now();
+        }
+    }
+}
+
+/* The other servers may do what they want: swallow, refuse, hang, or close. */
+static void check_reach(const client *of)
+{
+    if (of->connector == NULL || of->closing || run.short_of_memory ||
+        (of->state != ZKL_STATE_CONNECTING && of->state != ZKL_STATE_SUSPENDED))
+        return;
+    for (int i = 0; i < run.options.servers; i++) {
+        int64_t since = of->serves_since[i] > of->unheard_until ? of->serves_since[i] : of->unheard_until;
+        int64_t waited = sim_now() - since;
+        totals.longest_reach = waited > totals.longest_reach ? waited : totals.longest_reach;
+        if (waited > REACHED_WITHIN)
+            fail("reach", "client %d has had no connection for %d ms, in which server %d could be reached", of->index,
+                 (int)(waited / SIM_MILLISECOND), i);
+    }
+}
+
 void check_after_call(client *of)
 {
+    check_reach(of);
     check_waiting(of);
     for (acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
         if (each->client != of->index)

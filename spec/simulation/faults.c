@@ -20,6 +20,7 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "all connections reset",
                                               "client cut off",
                                               "client cut off from a server",
+                                              "server hangs",
                                               "requests held back",
                                               "server crash",
                                               "leader steps down",
@@ -49,6 +50,7 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
 /* Kinds of undo events. A kind and its target are encoded in one number. */
 enum {
     UNDO_SILENCE = 0,
+    UNDO_HANG,
     UNDO_CRASH,
     UNDO_LINK,
     UNDO_WAY,
@@ -91,6 +93,9 @@ static void undo(void *context, int64_t what)
     switch ((int)(what % 10)) {
     case UNDO_SILENCE:
         sim_set_network(one, other < SIM_MAX_SERVERS ? other : -1, true);
+        break;
+    case UNDO_HANG:
+        sim_hang_server(one, false);
         break;
     case UNDO_CRASH:
         sim_restart_server(one);
@@ -409,6 +414,12 @@ static bool inflict(fault_kind kind)
         sim_trace("fault: client %d is cut off from server %d", of->index, server);
         sim_set_network(of->index, server, false);
         undo_later(UNDO_SILENCE, of->index, server, during);
+        break;
+    case FAULT_HANG:
+        during = duration(25);
+        sim_trace("fault: server %d hangs for %lld ms", server, (long long)(during / SIM_MILLISECOND));
+        sim_hang_server(server, true);
+        undo_later(UNDO_HANG, server, 0, during);
         break;
     case FAULT_STALL: /* the C client abandons a silent connection after two thirds of the session timeout */
         during = run.timeout * 2 / 10 + sim_below(run.timeout * 5 / 10);

@@ -108,6 +108,45 @@ static void library_line(const char *message)
     (void)message;
 }
 
+/* ---- connecting: as csrc/client/client.c does it ---- */
+
+static client *calling;
+
+int64_t __wrap_zkl_clock(void);
+
+/* The clock of the client whose connector asks. */
+int64_t __wrap_zkl_clock(void)
+{
+    return read_clock(calling);
+}
+
+static bool reach(void *context, int64_t *wake_at)
+{
+    client *of = context;
+    of->connecting = !zkl_connector_reach(of->connector, wake_at);
+    return !of->connecting;
+}
+
+static void reached(void *context, int fd)
+{
+    const client *of = context;
+    zkl_server *server;
+    zkl_connector_replace(of->connector, fd, zkl_connector_take(of->connector, &server));
+}
+
+static void answered(void *context)
+{
+    const client *of = context;
+    zkl_connector_answered(of->connector);
+}
+
+static const char *problem_of(void *context, zkl_code *code)
+{
+    const client *of = context;
+    *code = ZKL_DISCONNECTED;
+    return zkl_connector_problem(of->connector);
+}
+
 /* ---- turns ---- */
 
 static void turn(void *context, int64_t stamp);
@@ -124,6 +163,7 @@ void wake_client(client *of, int64_t at)
 
 void begin_call(client *of)
 {
+    calling = of;
     sim_set_caller(of->index);
 }
 
@@ -131,7 +171,12 @@ void begin_call(client *of)
 void end_call(client *of)
 {
     begin_call(of);
+    of->connecting = false;
     zkl_engine_prepare(of->engine, read_clock(of), &of->poll);
+    if (of->connector != NULL && of->poll.fd >= 0 && zkl_connector_overdue(of->connector, &of->poll.wake_at)) {
+        zkl_connector_give_up(of->connector);
+        of->poll.must_disconnect = true;
+    }
     if (of->poll.must_disconnect)
         sim_shut_down(of->poll.fd);
     check_after_call(of);
@@ -140,7 +185,8 @@ void end_call(client *of)
         wake_at = sim_now();
     if (wake_at < INT64_MAX)
         wake_client(of, wake_at + sim_below(200 * SIM_MICROSECOND));
-    if (of->poll.fd >= 0 && sim_poll(of->poll.fd, of->poll.events) != 0)
+    int link = of->connecting ? zkl_connector_poll(of->connector).fd : -1;
+    if ((of->poll.fd >= 0 && sim_poll(of->poll.fd, of->poll.events) != 0) || (link >= 0 && sim_poll(link, POLLIN) != 0))
         wake_client(of, run.options.by_hand ? sim_now()
                                             : sim_now() + 5 * SIM_MICROSECOND + sim_below(40 * SIM_MICROSECOND));
 }
@@ -206,7 +252,11 @@ void open_client(client *of)
 {
     static const zkl_auth auth = {"digest", "user:password", 13};
     char servers[64];
-    const char *list = run.options.servers == 1 ? "h1:2181" : "h1:2181,h2:2181,h3:2181";
+    /* As the client shuffles it. The C client shuffles it itself. */
+    static const char *const lists[] = {"h1:2181,h2:2181,h3:2181", "h1:2181,h3:2181,h2:2181",
+                                        "h2:2181,h1:2181,h3:2181", "h2:2181,h3:2181,h1:2181",
+                                        "h3:2181,h1:2181,h2:2181", "h3:2181,h2:2181,h1:2181"};
+    const char *list = run.options.servers == 1 ? "h1:2181" : lists[run.connectors ? sim_below(6) : 0];
     snprintf(servers, sizeof(servers), "%s%s", list, run.prefix);
     zkl_host host = {.context = of,
                      .acquisition_changed = acquisition_changed,
@@ -221,7 +271,23 @@ void open_client(client *of)
                                 .auth_count = run.options.auth_fails || run.seed % 8 == 0 ? 1 : 0,
                                 .zookeeper_log = library_line,
                                 .random = {sim_random(), sim_random()}};
+    char message[ZKL_MESSAGE_SIZE];
+    begin_call(of);
+    for (int tries = 0; run.connectors && of->connector == NULL; tries++) {
+        of->connector =
+            zkl_connector_new(servers, config.session_timeout_ms, (uint64_t)sim_random(), log_line, of, message);
+        if (of->connector == NULL && (!run.short_of_memory || tries == MOST_TRIES))
+            abort();
+    }
+    if (of->connector != NULL) {
+        config.addresses = zkl_connector_addresses(of->connector);
+        host.reach = reach;
+        host.reached = reached;
+        host.answered = answered;
+        host.problem = problem_of;
+    }
     of->valid_until = run.leases ? 0 : ZKL_NEVER;
+    of->unheard_until = sim_now();
     of->closing = of->killed = of->expired = false;
     of->turn_at = INT64_MAX;
     of->poll.fd = -1;
@@ -254,6 +320,8 @@ void drop_client(client *of, bool kill)
         sim_reset_connections(of->index);
     zkl_engine_shut_down(of->engine, read_clock(of));
     zkl_engine_free(of->engine);
+    zkl_connector_free(of->connector);
+    of->connector = NULL;
     forget_listings(of, true);
     of->engine = NULL;
     of->valid_until = 0;
@@ -271,6 +339,7 @@ static bool step_until(int64_t limit)
     while (!run.failed && sim_now() < limit) {
         if (!sim_step())
             return false;
+        note_servers();
         totals.steps++;
     }
     return !run.failed;
@@ -462,6 +531,7 @@ static bool run_any(uint64_t seed, bool trace, int64_t failures)
     begin_run(&options);
     run.short_of_memory = failures > 0;
     run.short_for_long = failures > MANY_FAILURES;
+    run.connectors = true;
     choose(seed);
     sim_trace("seed %llu: %d servers, %d clients, %d paths, T %d ms%s%s%s", (unsigned long long)seed,
               run.options.servers, run.client_count, run.path_count, (int)(run.timeout / SIM_MILLISECOND),

@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/connector.h"
 #include "engine/engine.h"
 #include "sim_zookeeper.h"
 
@@ -43,6 +44,7 @@ typedef enum {
     FAULT_RESET_ALL,
     FAULT_CLIENT_SILENCE,
     FAULT_SERVER_SILENCE,
+    FAULT_HANG,
     FAULT_STALL,
     FAULT_CRASH,
     FAULT_DROP_LEADER,
@@ -174,8 +176,10 @@ typedef struct acquisition_record {
 typedef struct {
     int index;
     zkl_engine *engine;
-    int64_t offset; /* Offset of its clock. */
-    int64_t drift;  /* Drift of its clock, in parts per million. */
+    zkl_connector *connector; /* NULL: the C client connects by itself. */
+    bool connecting;          /* The connector has no server yet. */
+    int64_t offset;           /* Offset of its clock. */
+    int64_t drift;            /* Drift of its clock, in parts per million. */
     int64_t last_read;
     int64_t valid_until; /* End of its lease, on its clock. */
     zkl_state state;
@@ -192,9 +196,10 @@ typedef struct {
     int64_t spin_at, spins;
     /* Since throttled_at so many of its requests were throttled, and so many of those of its heartbeats. */
     int64_t throttled_at, throttled, throttled_probes;
-    int32_t throttled_nodes; /* The largest number of nodes that it had in this time. */
-    bool expired;            /* The server ended its session, which the client may not know yet. */
-    int64_t unheard_until;   /* Until this instant it was paused or not connected. */
+    int32_t throttled_nodes;               /* The largest number of nodes that it had in this time. */
+    bool expired;                          /* The server ended its session, which the client may not know yet. */
+    int64_t serves_since[SIM_MAX_SERVERS]; /* Since then each server would have given it a session. */
+    int64_t unheard_until;                 /* Until this instant it was paused or not connected. */
 } client;
 
 /* Locks that are acquired one after the other, in the order of their paths, and released together. */
@@ -256,7 +261,8 @@ typedef struct {
     bool calm;     /* No faults happen. */
     bool draining;
     bool leases;
-    bool mismatch; /* Now and then a client asks for another limit. */
+    bool connectors; /* Clients have a connector, as those of csrc/client have. */
+    bool mismatch;   /* Now and then a client asks for another limit. */
     bool denied, exhausting;
     /*
      * Each client may watch a few nodes only. Then no client wants a second lock while it holds one, because other
@@ -311,6 +317,8 @@ typedef struct {
     int64_t strays, visits;
     int64_t over_watch_budget; /* sum over all turns: entries that were over the watch budget after the turn */
     int64_t misled;
+    int64_t
+        longest_reach; /* The longest time without a connection in which one server could be reached all the time. */
     int64_t excused_overlaps, wasted_wakes, checked_tries, final_checks;
     int64_t faults[FAULT_KINDS];
     zkl_stats engines; /* sums */
@@ -433,6 +441,8 @@ void check_lease_changed(client *of, int64_t valid_until);
 void check_exclusion(void);
 void check_foreign_grant(const foreigner *who);
 void check_quiet(void);
+/* Notes since when each server can be reached. Follows each step. */
+void note_servers(void);
 void check_after_call(client *of);
 void check_asked(acquisition_record *record);
 /*

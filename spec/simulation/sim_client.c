@@ -1017,14 +1017,21 @@ int64_t sim_client_session(int caller)
     return zh != NULL ? zh->client_id.client_id : 0;
 }
 
+int64_t sim_client_zxid(int caller)
+{
+    const zhandle_t *zh = handle_of(caller);
+    return zh != NULL ? zh->last_zxid : 0;
+}
+
 int sim_client_server(int caller)
 {
     const zhandle_t *zh = handle_of(caller);
     if (zh == NULL || !sim_connected(zh))
         return -1;
-    if (zh->servers[zh->current].link == 0)
-        return zh->servers[zh->current].server;
-    return zh->connection != NULL ? zh->connection->server : -1;
+    /* Its list does not have the server of a connection that was handed over. */
+    if (zh->connection != NULL)
+        return zh->connection->server;
+    return zh->servers[zh->current].link == 0 ? zh->servers[zh->current].server : -1;
 }
 
 int32_t sim_session_timeout(int caller)

@@ -602,6 +602,17 @@ static bool cut_off(const server *at)
     return leader == NULL || (leader != at && !(joined(at, leader) && reachable(at, leader)));
 }
 
+bool sim_serves(int caller, int index)
+{
+    const server *at = &servers[index], *leader = active_leader();
+    int supporters = 0;
+    for (int i = 0; i < sim.options.servers; i++)
+        supporters += !cut_off(&servers[i]) && servers[i].lag_until <= sim.now;
+    return leader != NULL && supporters >= majority() && !cut_off(at) && at->lag_until <= sim.now &&
+           !sim.network_down[caller][index] && !sim.names_fail[caller] && sim.throttles[caller] == 0 &&
+           sim_client_zxid(caller) <= at->tree.zxid;
+}
+
 static int by_name(const void *one, const void *other)
 {
     return strcmp(sim_path_text(*(const int *)one), sim_path_text(*(const int *)other));
@@ -1345,6 +1356,7 @@ void sim_heal(void)
 {
     sim_trace("all faults end");
     sim_set_network(-1, -1, true);
+    memset(sim.hangs, 0, sizeof(sim.hangs));
     for (int i = 0; i < sim.options.servers; i++) {
         for (int j = 0; j < i; j++)
             sim_set_link(i, j, true);

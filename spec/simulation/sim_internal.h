@@ -435,6 +435,7 @@ typedef struct {
     int64_t now;
     int caller;
     bool network_down[SIM_MAX_CALLERS][SIM_MAX_SERVERS];
+    bool hangs[SIM_MAX_SERVERS];                      /* accepts connections all the same */
     bool link_down[SIM_MAX_SERVERS][SIM_MAX_SERVERS]; /* from, to */
     int32_t least_timeout_ms[SIM_MAX_SERVERS], most_timeout_ms[SIM_MAX_SERVERS];
     int64_t slow[SIM_MAX_CALLERS]; /* extra delay of each message on new connections */

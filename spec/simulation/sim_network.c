@@ -184,10 +184,11 @@ static void establish(void *context, int64_t argument)
     (void)argument;
     if (connection->handle == NULL)
         return;
-    connection->waiting = connection->up.cut && sim.options.by_hand;
+    bool swallowed = connection->up.cut && !sim.hangs[connection->server];
+    connection->waiting = swallowed && sim.options.by_hand;
     if (connection->waiting)
         return;
-    if (connection->up.cut) {
+    if (swallowed) {
         sim_schedule(sim.now + 50 * SIM_MILLISECOND, establish, connection, 0);
         return;
     }
@@ -442,6 +443,12 @@ void sim_set_network(int caller, int server, bool up)
         if (each->waiting && !cut)
             sim_schedule(sim.now, establish, each, 0);
     }
+}
+
+void sim_hang_server(int server, bool hangs)
+{
+    sim.hangs[server] = hangs;
+    sim_set_network(-1, server, !hangs);
 }
 
 void sim_stall_requests(int caller, bool stall)

@@ -121,6 +121,34 @@ static void test_unpinged_follower(void)
     end_test();
 }
 
+static void test_hanging_server(void)
+{
+    begin_test("a server that hangs accepts connections and answers nobody, and one that swallows packets accepts none",
+               1);
+    sim_hang_server(0, true);
+    open_handle(0);
+    run_for(T / 3);
+    CHECK(zoo_state(handles[0]) == ZOO_ASSOCIATING_STATE);
+    sim_hang_server(0, false);
+    run_for(SIM_SECOND);
+    CHECK(zoo_state(handles[0]) == ZOO_CONNECTED_STATE);
+    create_at(0, "/a", ZOO_EPHEMERAL);
+    run_for(SIM_SECOND / 4);
+    sim_hang_server(0, true);
+    create_at(0, "/b", ZOO_EPHEMERAL);
+    run_for(T / 3);
+    CHECK(sim_exists("/a") && !sim_exists("/b"));
+    sim_heal();
+    run_for(SIM_SECOND);
+    CHECK(sim_exists("/b"));
+    sim_reset_connections(0);
+    run_for(SIM_MILLISECOND);
+    sim_set_network(0, 0, false);
+    run_for(T / 3);
+    CHECK(zoo_state(handles[0]) != ZOO_ASSOCIATING_STATE && zoo_state(handles[0]) != ZOO_CONNECTED_STATE);
+    end_test();
+}
+
 static void test_lost_reply(void)
 {
     begin_test("requests without a reply fail in order, and may have been executed", 3);
@@ -272,6 +300,7 @@ void sim_selftest_faults(void)
     test_cut_follower();
     test_replaced_on_a_lagging_server();
     test_unpinged_follower();
+    test_hanging_server();
     test_lost_reply();
     test_late_create();
     test_silent_send_failure();

@@ -218,6 +218,8 @@ int sim_client_watches(int caller);
 /* Returns the number of completions that have not been called yet. */
 int sim_client_pending(int caller);
 int64_t sim_client_session(int caller);
+/* Returns the latest zxid that the caller has seen: servers that are behind refuse it. */
+int64_t sim_client_zxid(int caller);
 /* Returns the server that the caller is connected to, -1 if there is none. */
 int sim_client_server(int caller);
 
@@ -230,6 +232,13 @@ void sim_reset_connections(int caller);
 void sim_stall_requests(int caller, bool stall);
 /* Server -1 means all servers. While the network is down nothing arrives, but nothing is lost yet. */
 void sim_set_network(int caller, int server, bool up);
+/* While a server hangs, it answers no client, and nothing that they send is lost yet. Its kernel accepts their connections. */
+void sim_hang_server(int server, bool hangs);
+/*
+ * Whether the server would give the caller a session: a majority follows the leader, it does so, too, it is not behind the caller,
+ * and the network between them is up.
+ */
+bool sim_serves(int caller, int server);
 void sim_fail_next_send(int caller);
 /*
  * The client's next create or delete of an ephemeral node reaches its server, and then the connection breaks. The

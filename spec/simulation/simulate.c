@@ -89,6 +89,8 @@ static void print_totals(double seconds)
            ", excused overlaps seen %" PRId64 ", events to those not next %" PRId64 ", quiet ends %" PRId64 "\n",
            totals.foreign_grants, totals.listings, totals.kills, totals.closes, totals.excused_overlaps,
            totals.wasted_wakes, totals.final_checks);
+    printf("longest time without a connection while one server could be reached %" PRId64 " ms\n",
+           totals.longest_reach / SIM_MILLISECOND);
     printf("engines: requests %" PRId64 ", heartbeats %" PRId64 ", notifications %" PRId64 ", unknown outcomes %" PRId64
            ", connections %" PRId64 ", sessions %" PRId64 "\n",
            totals.engines.requests, totals.engines.heartbeats, totals.engines.notifications,

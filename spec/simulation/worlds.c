@@ -395,5 +395,6 @@ const rule_fit rule_fits[] = {
     {"gate", "last", NULL},
     {"opened", "last", NULL},
     {"unchecked", "counted", NULL},
+    {"race", NULL, "clients that connect by themselves, which those of small worlds leave to the C client"},
     {NULL, NULL, NULL},
 };

@@ -98,7 +98,10 @@ static void begin_attempts(void)
             zkl_race_not_begun(&world.race, world.now);
             continue;
         }
-        assert_false(world.attempts[turn.server][turn.address].pending);
+        if (world.attempts[turn.server][turn.address].pending) {
+            zkl_race_not_begun(&world.race, world.now);
+            continue;
+        }
         world.attempts[turn.server][turn.address].pending = true;
         world.attempts[turn.server][turn.address].begun_at = world.now;
         world.begun++;
@@ -318,6 +321,40 @@ static void makes_no_more_connections_than_it_uses(void **state)
     }
 }
 
+/* Servers that are restarted refuse until they are back, which the race finds, although it still waits for another one. */
+static void tries_again_what_refused_while_others_are_pending(void **state)
+{
+    (void)state;
+    build("s r r", 1);
+    for (int outage = 0; outage < 10; outage++) {
+        world.kinds[1][0] = world.kinds[2][0] = REFUSES;
+        assert_int_equal(-1, connect_within((9 + 7 * outage) * ZKL_SECOND / 3));
+        world.kinds[1][0] = LIVE;
+        int64_t took = connect_within(10 * ZKL_SECOND);
+        assert_in_range(took, 0, 2 * ZKL_SECOND + 300 * MS);
+        world.now += 10 * ZKL_SECOND;
+    }
+    end();
+}
+
+/* A long outage does not make a server that says nothing cost more than before: no handshake has been slow. */
+static void gives_a_handshake_more_time_only_after_slow_ones(void **state)
+{
+    (void)state;
+    build("r r", 1);
+    assert_int_equal(-1, connect_within(120 * ZKL_SECOND));
+    world.kinds[0][0] = SILENT;
+    world.kinds[1][0] = LIVE;
+    assert_in_range(connect_within(60 * ZKL_SECOND), 0, 3 * ZKL_SECOND);
+    end();
+    build("q q", 1);
+    assert_int_equal(-1, connect_within(120 * ZKL_SECOND));
+    world.kinds[0][0] = world.kinds[1][0] = LIVE;
+    world.round_trip = 3 * ZKL_SECOND; /* they are slow, and that is found out */
+    assert_true(connect_within(120 * ZKL_SECOND) >= 0);
+    end();
+}
+
 /* Whatever the others do, a live server is found; the time is bounded by what each of them may cost. */
 static void finds_a_live_server_among_any_others(void **state)
 {
@@ -378,6 +415,8 @@ int main(void)
         cmocka_unit_test(begins_with_the_server_that_answered_last),
         cmocka_unit_test(has_a_dead_server_last_for_a_while),
         cmocka_unit_test(causes_no_storm),
+        cmocka_unit_test(tries_again_what_refused_while_others_are_pending),
+        cmocka_unit_test(gives_a_handshake_more_time_only_after_slow_ones),
         cmocka_unit_test(pauses_longer_and_longer_if_connections_do_not_last),
         cmocka_unit_test(makes_no_more_connections_than_it_uses),
         cmocka_unit_test(finds_a_live_server_among_any_others),

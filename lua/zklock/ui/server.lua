@@ -313,8 +313,9 @@ local function clear(path, aside)
     elseif stat and is_served(path) then
         return nil, format("a program listens on %s already", path)
     elseif stat and uv.fs_rename(path, aside) then
-        if uv.fs_lstat(aside).ino ~= stat.ino then
-            uv.fs_link(aside, path)
+        local moved = uv.fs_lstat(aside)
+        if moved and moved.ino ~= stat.ino and not uv.fs_link(aside, path) then
+            return nil, format("the socket %s of another program is now %s, and could not be put back", path, aside)
         end
         uv.fs_unlink(aside)
     end

@@ -43,8 +43,8 @@
 #define FAULTS                                                                                                         \
     (FAULT(FAULT_RESET) | FAULT(FAULT_RESET_ALL) | FAULT(FAULT_CLIENT_SILENCE) | FAULT(FAULT_SERVER_SILENCE) |         \
      FAULT(FAULT_STALL) | FAULT(FAULT_CRASH) | FAULT(FAULT_DROP_LEADER) | FAULT(FAULT_CUT_FOLLOWER) |                  \
-     FAULT(FAULT_CUT_LEADER) | FAULT(FAULT_LAG) | FAULT(FAULT_NO_QUORUM) | FAULT(FAULT_PAUSE) | FAULT(FAULT_NAMES) |   \
-     FAULT(FAULT_SEND) | FAULT(FAULT_THROTTLE))
+     FAULT(FAULT_CUT_LEADER) | FAULT(FAULT_HANG) | FAULT(FAULT_LAG) | FAULT(FAULT_NO_QUORUM) | FAULT(FAULT_PAUSE) |    \
+     FAULT(FAULT_NAMES) | FAULT(FAULT_SEND) | FAULT(FAULT_THROTTLE))
 
 int luaopen_zklock_core(lua_State *L);
 /* Present where line coverage is measured. The latter two are in tools/linehook.c. */

@@ -124,6 +124,11 @@ char *zkl_child_path(const char *directory, const char *name);
 bool zkl_acl_copy(struct ACL_vector *copy, const struct ACL_vector *acl);
 /* Frees the memory of zkl_acl_copy, and leaves `acl` empty. Any thread. */
 void zkl_acl_free(struct ACL_vector *acl);
+/*
+ * Returns a server's list as text, to be compared and shown: "digest:user:hash:rwcda", and a comma before each further
+ * entry. Missing text counts as empty. NULL when memory is short; free it with zkl_free. Any thread.
+ */
+char *zkl_acl_text(const struct ACL_vector *acl, int32_t *length);
 
 /* --- sorted lists -------------------------------------------------------------------------------------------------- */
 

@@ -17,11 +17,11 @@
 
 static zkl_operation_kind check_kind(lua_State *L, int table)
 {
-    static const char *const names[] = {"get",      "set",  "create", "delete", "exists",
-                                        "children", "sync", "check",  "multi",  NULL};
-    static const zkl_operation_kind kinds[] = {ZKL_OPERATION_GET,    ZKL_OPERATION_SET,    ZKL_OPERATION_CREATE,
-                                               ZKL_OPERATION_DELETE, ZKL_OPERATION_EXISTS, ZKL_OPERATION_CHILDREN,
-                                               ZKL_OPERATION_SYNC,   ZKL_OPERATION_CHECK,  ZKL_OPERATION_MULTI};
+    static const char *const names[] = {"get", "set",  "create", "delete", "exists", "children",
+                                        "acl", "sync", "check",  "multi",  NULL};
+    static const zkl_operation_kind kinds[] = {
+        ZKL_OPERATION_GET,      ZKL_OPERATION_SET, ZKL_OPERATION_CREATE, ZKL_OPERATION_DELETE, ZKL_OPERATION_EXISTS,
+        ZKL_OPERATION_CHILDREN, ZKL_OPERATION_ACL, ZKL_OPERATION_SYNC,   ZKL_OPERATION_CHECK,  ZKL_OPERATION_MULTI};
     return kinds[field_choice(L, table, "kind", names)];
 }
 
@@ -178,6 +178,7 @@ static int push_result(lua_State *L, const zkl_operation_result *result)
 {
     switch (result->kind) {
     case ZKL_OPERATION_GET:
+    case ZKL_OPERATION_ACL:
         lua_pushlstring(L, result->data, (size_t)result->data_length);
         push_stat(L, &result->stat);
         return 2;

@@ -186,7 +186,7 @@ static const char *verb(zkl_operation_kind kind)
         [ZKL_OPERATION_CREATE] = "creating",     [ZKL_OPERATION_DELETE] = "deleting",
         [ZKL_OPERATION_EXISTS] = "looking at",   [ZKL_OPERATION_CHILDREN] = "listing the children of",
         [ZKL_OPERATION_SYNC] = "synchronizing",  [ZKL_OPERATION_CHECK] = "checking",
-        [ZKL_OPERATION_MULTI] = "a transaction",
+        [ZKL_OPERATION_MULTI] = "a transaction", [ZKL_OPERATION_ACL] = "reading the acl of",
     };
     return verbs[kind];
 }
@@ -194,7 +194,7 @@ static const char *verb(zkl_operation_kind kind)
 static bool is_read(zkl_operation_kind kind)
 {
     return kind == ZKL_OPERATION_GET || kind == ZKL_OPERATION_EXISTS || kind == ZKL_OPERATION_CHILDREN ||
-           kind == ZKL_OPERATION_SYNC;
+           kind == ZKL_OPERATION_ACL || kind == ZKL_OPERATION_SYNC;
 }
 
 /* Writes the beginning of every message: "reading '/a'", "a transaction of 3 operations". */
@@ -356,6 +356,9 @@ static zkl_operation_result *copy_reply(const zkl_operation *operation, const zk
     if (operation->kind == ZKL_OPERATION_GET) {
         result->data_length = reply->data != NULL && reply->length > 0 ? reply->length : 0;
         result->data = zkl_copy(reply->data, (size_t)result->data_length);
+        whole = result->data != NULL;
+    } else if (operation->kind == ZKL_OPERATION_ACL) {
+        result->data = zkl_acl_text(reply->acl, &result->data_length);
         whole = result->data != NULL;
     } else if (operation->kind == ZKL_OPERATION_CREATE && reply->path != NULL) {
         result->path = zkl_copy(reply->path, strlen(reply->path));
@@ -597,6 +600,8 @@ static int call_client(zkl_operation *operation)
         return zkl_send_exists(operations->session, &ask, part->path, watcher, watch);
     case ZKL_OPERATION_CHILDREN:
         return zkl_send_list(operations->session, &ask, part->path, watcher, watch);
+    case ZKL_OPERATION_ACL:
+        return zkl_send_acl(operations->session, &ask, part->path);
     case ZKL_OPERATION_SYNC:
         return zkl_send_sync(operations->session, &ask, part->path);
     case ZKL_OPERATION_MULTI:

@@ -27,6 +27,7 @@ typedef enum {
     ZKL_OPERATION_EXISTS,
     ZKL_OPERATION_CHILDREN,
     ZKL_OPERATION_SYNC,
+    ZKL_OPERATION_ACL,   /* reads the node's acl, as text */
     ZKL_OPERATION_CHECK, /* compares the version; only as a part of a multi */
     ZKL_OPERATION_MULTI  /* executes all parts or none: CREATE, SET, DELETE, CHECK */
 } zkl_operation_kind;
@@ -67,10 +68,10 @@ typedef struct {
 /* The answer to an operation. */
 typedef struct {
     zkl_operation_kind kind;
-    bool has_stat; /* GET, SET, CREATE, CHILDREN; EXISTS: whether the node exists */
+    bool has_stat; /* GET, SET, CREATE, CHILDREN, ACL; EXISTS: whether the node exists */
     bool watching; /* the requested watch is armed */
     struct Stat stat;
-    char *data; /* GET; "" for a node without data */
+    char *data; /* GET; "" for a node without data. ACL: zkl_acl_text */
     int32_t data_length;
     char *path;   /* CREATE: path of the new node */
     char **names; /* CHILDREN */

@@ -149,6 +149,12 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
     answer(data, rc, (zkl_reply){.stat = stat});
 }
 
+/* The C client's type for this callback has no const. */
+static void on_acl(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
+{
+    answer(data, rc, (zkl_reply){.acl = acl, .stat = stat});
+}
+
 static void on_done(int rc, const void *data)
 {
     answer(data, rc, (zkl_reply){0});
@@ -232,6 +238,12 @@ int zkl_send_list(zkl_session *session, const zkl_ask *ask, const char *path, wa
     return request == NULL
                ? NO_CONTEXT
                : end(request, zoo_awget_children2(session->handle, path, watcher, context, on_listing, request));
+}
+
+int zkl_send_acl(zkl_session *session, const zkl_ask *ask, const char *path)
+{
+    zkl_request *request = begin(session, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_acl(session->handle, path, on_acl, request));
 }
 
 int zkl_send_sync(zkl_session *session, const zkl_ask *ask, const char *path)

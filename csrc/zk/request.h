@@ -28,6 +28,7 @@ typedef struct {
     const char *data;
     const char *path;
     const struct String_vector *names;
+    const struct ACL_vector *acl;
     const struct Stat *stat;
 } zkl_reply;
 
@@ -104,6 +105,8 @@ int zkl_send_set(zkl_session *session, const zkl_ask *ask, const char *path, con
 /* Lists the children. zkl_send_names: without the node's stat. */
 int zkl_send_names(zkl_session *session, const zkl_ask *ask, const char *path);
 int zkl_send_list(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
+/* Reads the acl. */
+int zkl_send_acl(zkl_session *session, const zkl_ask *ask, const char *path);
 int zkl_send_sync(zkl_session *session, const zkl_ask *ask, const char *path);
 /* `ops` and `results` must stay until the reply, or until the handle is closed. */
 int zkl_send_multi(zkl_session *session, const zkl_ask *ask, int32_t count, const zoo_op_t *ops,

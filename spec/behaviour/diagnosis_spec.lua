@@ -7,9 +7,9 @@ local function facts(changes)
     local limits = { tick = 2, min = 4, max = 40, connections = 60 }
     local all = {
         servers = {
-            { address = "a:1", serving = true, mode = "leader", version = "3.9.3", limits = limits, connections = {} },
-            { address = "b:1", serving = true, mode = "follower", version = "3.9.3", limits = limits, connections = {} },
-            { address = "c:1", serving = true, mode = "follower", version = "3.9.3", limits = limits, connections = {} }
+            { address = "a:1", serving = true, mode = "leader", version = "3.9.4", limits = limits, connections = {} },
+            { address = "b:1", serving = true, mode = "follower", version = "3.9.4", limits = limits, connections = {} },
+            { address = "c:1", serving = true, mode = "follower", version = "3.9.4", limits = limits, connections = {} }
         },
         session = { wished = 30, granted = 30 },
         writes = { 0.002, 0.005 },
@@ -70,14 +70,17 @@ describe("zklock doctor", function()
         assert.same({ "quorum error" }, findings { servers = servers(2, { mode = "standalone" }) })
     end)
 
-    it("knows which releases forget what they have acknowledged", function()
+    it("knows which releases forget what they have acknowledged, and which may not start again", function()
+        local forgets, stays_down = "may forget what it has acknowledged", "may not start again"
         local expected = {
-            ["3.4.14"] = true, ["3.7.2"] = true, ["3.8.0"] = true, ["3.8.3"] = true, ["3.8.4"] = false, ["3.9.1"] = true,
-            ["3.9.2"] = false, ["3.10.0"] = false, ["4.0.0"] = false
+            ["3.4.14"] = forgets, ["3.7.2"] = forgets, ["3.8.0"] = forgets, ["3.8.3"] = forgets, ["3.8.4"] = stays_down,
+            ["3.8.5"] = false, ["3.9.1"] = forgets, ["3.9.2"] = stays_down, ["3.9.3"] = stays_down, ["3.9.4"] = false,
+            ["3.10.0"] = false, ["4.0.0"] = false
         }
-        for version, defective in pairs(expected) do
-            local found = findings { servers = servers(1, { version = version }) }
-            assert.same(defective and { "version warning" } or {}, found, version)
+        for version, defect in pairs(expected) do
+            local found = diagnosis.findings(facts { servers = servers(1, { version = version }) })
+            assert.equal(defect and 1 or 0, #found, version)
+            assert(not defect or found[1].check == "version" and found[1].message:find(defect, 1, true), version)
         end
     end)
 
@@ -127,6 +130,28 @@ describe("zklock doctor", function()
     it("tells the right to create from the right to delete", function()
         assert.same({ "acl error" }, findings { create_code = "no_auth" })
         assert.same({ "acl error" }, findings { delete_code = "no_auth" })
+    end)
+
+    it("finds lists that come and go with nodes, unless all servers bear that", function()
+        local contenders = { { node = "/l/x", name = "x", acl = "a" }, { node = "/l/y", name = "y", acl = "a" }, { node = "/l/z" } }
+        for _, case in ipairs {
+            { version = "3.9.4", kept = "b" }, { version = "3.9.4", kept = "a", hidden = true },
+            { version = "3.9.3", kept = "a" }, { version = "3.9.3", kept = "b", found = "warning" },
+            { version = "3.9.3", kept = "a", hidden = true, found = "unknown" },
+            { version = "3.8.0", kept = "b", found = "warning" }, { kept = "b", found = "warning" }, { kept = "a" }
+        } do
+            contenders[3].acl = not case.hidden and nil
+            local changes = lock { contenders = contenders }
+            changes.servers, changes.kept_acls = servers(2, { version = case.version or false }), { [case.kept] = true }
+            local found
+            for _, finding in ipairs(diagnosis.findings(facts(changes))) do
+                if finding.check == "acl" then
+                    assert(finding.message:find "^1 locks have nodes .* for example /l", finding.message)
+                    found = finding.level
+                end
+            end
+            assert.equal(case.found, found)
+        end
     end)
 
     it("finds strays, numbers near their end, and nodes that are no contenders", function()

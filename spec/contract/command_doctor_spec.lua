@@ -2,6 +2,7 @@
 
 local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
+local credentials = require "spec.support.credentials"
 local dkjson = require "dkjson"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
@@ -83,6 +84,27 @@ describe("zklock doctor", function()
         assert.truthy(find(findings, "acl", "not deleted"))
         assert.equal(2, status)
         fixture.await_children(path, 0)
+    end)
+
+    it("finds locks whose nodes have an ACL that no directory has", function()
+        local path = fixture.path()
+        assert(fixture.client():create(path))
+        assert(credentials.trusted():mutex(path):acquire(10))
+        local trusted = { variables = { "ZKLOCK_AUTH=digest:fleet:" .. credentials.SECRET } }
+        local text = ("1 locks have nodes with an ACL that no directory has, for example %s:"):format(path)
+        assert.equal("warning", (find(doctor(path, trusted), "acl", text) or {}).level)
+        text = "1 locks have nodes whose ACL may not be read, for example " .. path
+        assert.equal("unknown", (find(doctor(path), "acl", text) or {}).level)
+        assert(credentials.trusted():create(path .. "/kept", "", { acl = "creator" }))
+        assert.is_nil(find(doctor(path, trusted), "acl"))
+    end)
+
+    it("finds no fault with nodes that have the ACL of their directory, whatever the kind of the lock", function()
+        local path = credentials.closed_directory()
+        assert(credentials.trusted():mutex(path .. "/mutex"):acquire(10))
+        assert(credentials.trusted():semaphore(path .. "/semaphore", 2):acquire(10))
+        local findings = doctor(path, { variables = { "ZKLOCK_AUTH=digest:fleet:" .. credentials.SECRET } })
+        assert.is_nil(find(findings, "acl", "have nodes"), dkjson.encode(findings))
     end)
 
     it("finds a path at which nothing may be created", function()

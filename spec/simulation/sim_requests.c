@@ -132,6 +132,13 @@ int zoo_aget_children2(zhandle_t *zh, const char *path, int watch, strings_stat_
     return zoo_awget_children2(zh, path, watch ? zh->watcher : NULL, zh->context, done, data);
 }
 
+/* Not simulated: zklock reads lists for `zklock doctor` only, whose specs have real servers. */
+int zoo_aget_acl(zhandle_t *zh, const char *path, acl_completion_t done, const void *data)
+{
+    (void)zh, (void)path, (void)done, (void)data;
+    return ZUNIMPLEMENTED;
+}
+
 int zoo_async(zhandle_t *zh, const char *path, string_completion_t done, const void *data)
 {
     sim_completion model = {.kind = SIM_ANSWER_STRING, .call.with_string = done, .data = data};

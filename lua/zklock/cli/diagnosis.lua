@@ -10,7 +10,9 @@
 --   clock        { difference: servers' clock minus ours, seconds; passed: seconds between two writes by our monotonic clock;
 --                ticked: between the times that the servers noted for them }
 --   scratch      path where a node was created and deleted; create_code, delete_code: codes of failures
---   states       lock states of zklock.inspect, with sessions
+--   states       lock states of zklock.inspect, with sessions; `acl` of a contender: its node's list, as text;
+--                false: it may not be read
+--   kept_acls    set of the lists of directories
 --   sessions     of zklock.inspect.sessions
 --
 -- A finding is { check, level, message, advice }. Its level is "error" (locks do not work, or not safely), "warning" (they may stop
@@ -41,16 +43,22 @@ local DEFECTS = "may forget what it has acknowledged (ZOOKEEPER-4643, 4646, 4685
 local MENDED = { ["3.8"] = 4, ["3.9"] = 2 }
 local OLDEST_MENDED = 8 -- 3.8
 
+--- The same for lists that come and go with nodes. The defect came with the correction of CVE-2024-23944, which some packages of
+-- older releases have, too.
+local LISTS_DEFECT = "may not start again if ACLs come and go with nodes (ZOOKEEPER-4846)"
+local LISTS_MENDED = { ["3.8"] = 5, ["3.9"] = 4 }
+local RECOMMENDED = "Upgrade to 3.8.5, 3.9.4 or later"
+
 local function add(findings, check, level, message, advice)
     findings[#findings + 1] = { check = check, level = level, message = message, advice = advice }
 end
 
-local function has_defects(version)
+local function is_before(version, mended)
     local branch, minor, patch = version:match "^(3%.(%d+))%.(%d+)"
     if not branch then
         return false
     end
-    return tonumber(minor) < OLDEST_MENDED or tonumber(patch) < (MENDED[branch] or 0)
+    return tonumber(minor) < OLDEST_MENDED or tonumber(patch) < (mended[branch] or 0)
 end
 
 local function check_servers(facts, findings)
@@ -67,9 +75,11 @@ local function check_servers(facts, findings)
             serving = serving + 1
             leaders = leaders + ((server.mode == "leader" or server.mode == "standalone") and 1 or 0)
         end
-        if server.version and has_defects(server.version) then
-            add(findings, "version", "warning", format("%s runs ZooKeeper %s, which %s", server.address, server.version, DEFECTS),
-                "Upgrade to 3.8.4, 3.9.2 or later, or to a package of your distribution that has the corrections.")
+        if server.version and is_before(server.version, LISTS_MENDED) then
+            local old = is_before(server.version, MENDED)
+            add(findings, "version", "warning", format("%s runs ZooKeeper %s, which %s", server.address, server.version,
+                old and DEFECTS or LISTS_DEFECT), RECOMMENDED ..
+                (old and ", or to a package of your distribution that has the corrections." or "."))
         end
     end
     local count = #facts.servers
@@ -173,6 +183,35 @@ local function check_acl(facts, findings)
     end
 end
 
+--- Finds locks whose nodes have lists that no directory has, unless all servers are known to bear that.
+local function check_lists(facts, findings)
+    local bearing = 0
+    for _, server in ipairs(facts.servers) do
+        bearing = bearing + ((server.version and not is_before(server.version, LISTS_MENDED)) and 1 or 0)
+    end
+    if bearing == #facts.servers then
+        return
+    end
+    local lone, hidden = {}, {}
+    for _, state in ipairs(facts.states or {}) do
+        for _, contender in ipairs(state.contenders) do
+            local list = contender.acl == false and hidden or contender.acl and not facts.kept_acls[contender.acl] and lone
+            if list and list[#list] ~= state.path then
+                list[#list + 1] = state.path
+            end
+        end
+    end
+    if lone[1] then
+        add(findings, "acl", "warning", format("%d locks have nodes with an ACL that no directory has, for example %s: " ..
+            "a server that restarts may fail with \"Failed to fetch acls\" (ZOOKEEPER-4846)", #lone, lone[1]),
+            RECOMMENDED .. ", or give the lock's directory the ACL of the nodes: docs/security.md.")
+    end
+    if hidden[1] then
+        add(findings, "acl", "unknown", format("%d locks have nodes whose ACL may not be read, for example %s", #hidden, hidden[1]),
+            "Whether a directory has the same ACL (ZOOKEEPER-4846) was not checked. Use the credentials of the locks' programs.")
+    end
+end
+
 local function check_locks(facts, findings)
     for _, state in ipairs(facts.states or {}) do
         for _, contender in ipairs(state.contenders) do
@@ -205,7 +244,8 @@ end
 --- Returns the findings, in the order of the checks.
 function diagnosis.findings(facts)
     local findings = {}
-    for _, check in ipairs { check_servers, check_session, check_limits, check_writes, check_clock, check_acl, check_locks } do
+    for _, check in ipairs { check_servers, check_session, check_limits, check_writes, check_clock, check_acl, check_lists,
+        check_locks } do
         check(facts, findings)
     end
     return findings

@@ -10,7 +10,7 @@ local format = string.format
 --- How many reads are in flight. More do not make it faster, and leave room for the program's own requests.
 local WINDOW = 200
 
-local WHAT = { get = "reading", children = "listing the children of", exists = "looking at" }
+local WHAT = { get = "reading", children = "listing the children of", exists = "looking at", acl = "reading the acl of" }
 
 --- Codes that are an answer: the handler gets them.
 local ANSWERS = { no_node = true, no_auth = true }
@@ -30,7 +30,7 @@ function Reads.new(client, deadline, seconds)
 end
 
 --- Adds a read.
--- @tparam string kind "get", "children" or "exists"
+-- @tparam string kind "get", "children", "exists" or "acl" (its result is a text)
 -- @tparam string path
 -- @tparam function handler function(result, stat, code, watch): as of the client's methods; result is nil with the codes "no_node"
 --   and "no_auth"

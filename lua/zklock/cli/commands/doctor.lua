@@ -2,10 +2,12 @@
 
 local codes = require "zklock.cli.codes"
 local diagnosis = require "zklock.cli.diagnosis"
+local core = require "zklock.core"
 local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
 local process = require "zklock.process"
+local Reads = require "zklock.inspect.reads"
 local words = require "zklock.inspect.words"
 
 local ipairs, os, require, tonumber, tostring = ipairs, os, require, tonumber, tostring
@@ -107,6 +109,31 @@ local function measure(client, facts, path)
     facts.delete_code = select(3, client:delete(node)) -- the session's end deletes it in any case
 end
 
+--- Reads the ACLs of the locks' nodes and of all directories, as texts. Returns true; or nil, message, code.
+local function read_acls(client, facts)
+    local asked, seconds = {}, client:session_timeout()
+    local reads = Reads.new(client, core.now() + seconds, seconds)
+    facts.kept_acls = {}
+    local function add_directory(path)
+        if not asked[path] then
+            asked[path] = true
+            reads:add("acl", path, function(acl)
+                facts.kept_acls[acl or ""] = true
+            end)
+        end
+    end
+    for _, state in ipairs(facts.states) do
+        add_directory(state.path)
+        for _, contender in ipairs(state.contenders) do
+            add_directory(contender.node:match "^(/.*)/" or "/")
+            reads:add("acl", contender.node, function(acl, _, code)
+                contender.acl = acl or code ~= "no_auth" and nil
+            end)
+        end
+    end
+    return reads:run()
+end
+
 --- Everything that needs a session. Returns true; or nil, message, code.
 local function examine(session, facts, path)
     facts.session.granted = session.client:session_timeout()
@@ -116,6 +143,11 @@ local function examine(session, facts, path)
         return nil, message, code
     end
     facts.states = states
+    local done
+    done, message, code = read_acls(session.client, facts)
+    if not done then
+        return nil, message, code
+    end
     facts.sessions, message, code = locks.add_sessions(session, states)
     return facts.sessions, message, code
 end

@@ -76,7 +76,7 @@ local function find_server()
         return java, classes
     elseif not is_readable(DEBIAN) then
         return nil, format("no ZooKeeper server (%s): install it (Debian: libzookeeper-java), or name the classes of a release, " ..
-            "for example ZOOKEEPER_CLASSPATH='/opt/apache-zookeeper-3.8.4-bin/lib/*'", DEBIAN)
+            "for example ZOOKEEPER_CLASSPATH='/opt/apache-zookeeper-3.8.5-bin/lib/*'", DEBIAN)
     end
     local jars = { DEBIAN }
     for _, jar in ipairs(BESIDES) do

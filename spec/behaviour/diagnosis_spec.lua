@@ -66,6 +66,20 @@ describe("zklock doctor", function()
             findings { servers = list, session = { wished = 30, problem = "no connection" } })
     end)
 
+    it("does not call a server dead that has as many connections as it allows, or that may not be asked", function()
+        for _, code in ipairs { "full", "forbidden" } do
+            local list = { { address = "a:1", problem = "a:1 refuses", code = code } }
+            local level = code == "full" and "warning" or "unknown"
+            assert.same({ "server " .. level, "session error" },
+                findings { servers = list, session = { wished = 30, problem = "no connection", code = "disconnected" } })
+        end
+    end)
+
+    it("says that credentials are missing", function()
+        local found = diagnosis.findings(facts { session = { wished = 30, problem = "not let in", code = "auth_failed" } })
+        assert.truthy(found[1].advice:find("ZKLOCK_AUTH", 1, true), found[1].advice)
+    end)
+
     it("finds servers of several ensembles", function()
         assert.same({ "quorum error" }, findings { servers = servers(2, { mode = "standalone" }) })
     end)

@@ -62,10 +62,15 @@ local function is_before(version, mended)
 end
 
 local function check_servers(facts, findings)
-    local serving, leaders = 0, 0
+    local serving, leaders, unknown = 0, 0, 0
     for _, server in ipairs(facts.servers) do
         if server.code == "unsupported" or server.code == "forbidden" then
+            unknown = unknown + 1
             add(findings, "server", "unknown", server.problem, "Without it, versions, limits and connections are not checked.")
+        elseif server.code == "full" then
+            unknown = unknown + 1
+            add(findings, "server", "warning", server.problem, "Raise maxClientCnxns in its zoo.cfg, or end clients on this host. " ..
+                "If its port is for TLS: see the options of TLS.")
         elseif server.problem then
             add(findings, "server", "warning", server.problem, "Start the server, or take it out of the list of servers.")
         elseif not server.serving then
@@ -83,7 +88,7 @@ local function check_servers(facts, findings)
         end
     end
     local count = #facts.servers
-    if facts.session.problem and serving * 2 <= count then
+    if facts.session.problem and (serving + unknown) * 2 <= count then
         add(findings, "quorum", "error", format("%d of %d servers serve", serving, count),
             "Without a majority no lock can be acquired or released. Start servers.")
     elseif serving > 0 and leaders > 1 and count > 1 then
@@ -92,10 +97,17 @@ local function check_servers(facts, findings)
     end
 end
 
+--- What to do about a session that cannot be had, by its code.
+local SESSION_ADVICE = {
+    auth_failed = "The servers demand credentials, or refuse yours: give them by --auth-file or ZKLOCK_AUTH.",
+    no_auth = "The rights of the node do not allow this: give credentials by --auth-file or ZKLOCK_AUTH.",
+    tls_failed = "See the options of TLS."
+}
+
 local function check_session(facts, findings)
     local session = facts.session
     if session.problem then
-        add(findings, "session", "error", session.problem, "See the servers above, the credentials and the network.")
+        add(findings, "session", "error", session.problem, SESSION_ADVICE[session.code] or "See the servers above, and the network.")
     elseif session.granted ~= session.wished then
         add(findings, "session timeout", "warning",
             format("the servers grant a session of %g s, not the %g s that were asked for", session.granted, session.wished),

@@ -13,7 +13,7 @@ local words = {}
 local TIMEOUT = 2
 
 --- Why there is no answer: words.ask explains them.
-local UNREACHABLE, SILENT, FORBIDDEN = "unreachable", "silent", "forbidden"
+local UNREACHABLE, SILENT, FORBIDDEN, FULL = "unreachable", "silent", "forbidden", "full"
 words.UNREACHABLE = UNREACHABLE
 
 --- The port of an address without one.
@@ -37,14 +37,18 @@ end
 --- Judges what a server has answered.
 -- @tparam table address of words.addresses
 -- @tparam string word
--- @tparam string answer what came before the end of the connection
+-- @tparam string answer what came
+-- @tparam boolean closed whether the server has closed the connection
 -- @treturn string|nil the answer
 -- @treturn string|nil message
--- @treturn string|nil code "silent", "forbidden": as of words.ask
-function words.judge(address, word, answer)
+-- @treturn string|nil code "silent", "full", "forbidden": as of words.ask
+function words.judge(address, word, answer, closed)
     if answer:find "is not executed because it is not in the whitelist" then
         local message = format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word)
         return nil, message, FORBIDDEN
+    elseif answer == "" and closed then
+        return nil, format("%s accepts connections and closes them at once: it may have as many of this host as maxClientCnxns " ..
+            "allows", address.address), FULL
     elseif answer == "" then
         return nil, format("%s does not answer the word %s", address.address, word), SILENT
     end
@@ -57,8 +61,8 @@ end
 -- @tparam number|nil timeout seconds, 0 or more; default 2
 -- @treturn string|nil the answer
 -- @treturn string|nil message
--- @treturn string|nil code "unreachable", "silent" (it accepts connections and does not answer), "forbidden" (the server does not
---   allow the word), "unsupported" (LuaSocket is missing)
+-- @treturn string|nil code "unreachable", "silent" (it accepts connections and does not answer), "full" (it closes them instead of an
+--   answer), "forbidden" (the server does not allow the word), "unsupported" (LuaSocket is missing)
 function words.ask(address, word, timeout)
     local found, socket = pcall(require, "socket")
     if not found then
@@ -86,7 +90,7 @@ function words.ask(address, word, timeout)
         problem = reason
     until problem or socket.gettime() > deadline
     link:close()
-    return words.judge(address, word, concat(parts))
+    return words.judge(address, word, concat(parts), problem and problem ~= "timeout")
 end
 
 --- Returns a session id as a Stat has it: 16 hexadecimal digits.

@@ -34,9 +34,9 @@ local function ask(address, word, timeout)
         return nil, format("%s: %s", address.address, tostring(problem)), words.UNREACHABLE
     end
     link:send(word)
-    local text, _, part = link:receive "*a"
+    local text, reason, part = link:receive "*a"
     link:close()
-    return words.judge(address, word, text or part or "")
+    return words.judge(address, word, text or part or "", reason ~= "timeout")
 end
 
 --- Starts the poller of a model. Returns false if nginx starts no timer.

@@ -458,7 +458,7 @@ function Server.ask(address, word, timeout)
             link:write(word)
             link:read_start(function(wrong, chunk)
                 if wrong or not chunk or size > LONGEST then
-                    return finish "answer"
+                    return finish "closed"
                 end
                 parts[#parts + 1], size = chunk, size + #chunk
             end)
@@ -468,8 +468,8 @@ function Server.ask(address, word, timeout)
         waits = true
         coroutine.yield()
     end
-    if outcome == "answer" then
-        return words.judge(address, word, concat(parts))
+    if outcome ~= "unreachable" then
+        return words.judge(address, word, concat(parts), outcome == "closed")
     end
     return nil, format("%s does not answer", address.address), words.UNREACHABLE
 end

@@ -14,12 +14,13 @@ bool zkl_is_address(const char *host)
     return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
 }
 
-/* `text` has `length` bytes: "host:port". An IPv6 address has colons too. */
+/* `text` has `length` bytes: "host:port". An IPv6 address is in brackets. */
 static bool init_server(zkl_server *server, const char *text, size_t length)
 {
+    size_t bracket = length > 0 && *text == '[';
     server->text = zkl_copy(text, length);
-    server->host = zkl_copy(text, length);
-    server->name = zkl_copy(text, length);
+    server->host = zkl_copy(text + bracket, length - bracket);
+    server->name = zkl_copy(text + bracket, length - bracket);
     if (server->text == NULL || server->host == NULL || server->name == NULL) {
         return false;
     }
@@ -27,9 +28,12 @@ static bool init_server(zkl_server *server, const char *text, size_t length)
     if (colon != NULL) {
         *colon = '\0';
     }
-    server->port = colon != NULL ? colon + 1 : server->host + length;
-    server->numeric = zkl_is_address(server->host);
+    server->port = colon != NULL ? colon + 1 : server->host + length - bracket;
     size_t end = strlen(server->host);
+    if (bracket && end > 0) {
+        server->host[--end] = '\0';
+    }
+    server->numeric = zkl_is_address(server->host);
     server->name[end > 1 && server->host[end - 1] == '.' ? end - 1 : end] = '\0';
     return true;
 }

@@ -34,7 +34,7 @@ typedef struct {
 
 /* Whether `host` is an IPv4 or an IPv6 address. Any thread. */
 bool zkl_is_address(const char *host);
-/* `servers`: "h1:2281,::1:2281/chroot". Returns false if there is no memory. */
+/* `servers`: "h1:2281,[::1]:2281/chroot". Returns false if there is no memory. */
 bool zkl_server_list_init(zkl_server_list *list, const char *servers);
 void zkl_server_list_free(zkl_server_list *list);
 /*

@@ -119,7 +119,8 @@ end
 --     certificate. `min_version` "1.2" (default) or "1.3". `ciphers` names of OpenSSL's, separated by colons. The files are
 --     read for each connection.
 --
--- @tparam string servers "host:2181,host:2181/chroot"
+-- @tparam string servers "host:2181,host:2181/chroot". The chroot stands once, at the end, and has no comma; an IPv6 address stands
+--   in brackets
 -- @tparam table|nil settings
 -- @treturn Client|nil
 -- @treturn string|nil message

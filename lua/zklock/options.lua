@@ -291,12 +291,11 @@ end
 
 -- Arguments -----------------------------------------------------------------------------------------------------------
 
---- Returns an address as the C client expects it, without brackets and with a port; or nil. The C client strips no brackets and
--- has no default port.
+--- Returns an address with a port, an IPv6 address in brackets; or nil.
 local function normal_address(address)
-    local host, port = address:match("^%[([%x:%.]+)%]:(%d+)$")
+    local host, port = address:match("^(%[[%x:%.]+%]):(%d+)$")
     if not host then
-        host = address:match("^%[([%x:%.]+)%]$")
+        host = address:match("^%[[%x:%.]+%]$")
     end
     if not host then
         host, port = address:match("^([^:%[%]%s%c]+):(%d+)$")
@@ -312,8 +311,8 @@ local function normal_address(address)
 end
 
 --- Checks a connection string, "host:port,host:port/chroot". The default port is 2181. Blanks around addresses are ignored. IPv6
--- addresses are written in brackets.
--- @treturn string the connection string for the C client; or nil and what is wrong
+-- addresses are written in brackets. The chroot stands once, at the end, and has no comma.
+-- @treturn string the same with all ports, without blanks; or nil and what is wrong
 function options.servers(servers)
     local expected = 'servers must be a string like "host:2181,host:2181/chroot"'
     if type(servers) ~= "string" then
@@ -337,6 +336,9 @@ function options.servers(servers)
     if chroot == "/" then
         chroot = ""
     end
+    if chroot:find(",", 1, true) then
+        return nil, format("%s (the chroot stands once, behind the last server, and must not contain a comma)", expected)
+    end
     local problem = chroot ~= "" and core.path_problem(chroot)
     if problem then
         return nil, format("%s (the chroot: %s)", expected, problem)
@@ -349,7 +351,7 @@ end
 function options.remote_host(servers)
     for address in servers:match("^[^/]*"):gmatch("[^,]+") do
         local host = address:match("^(.*):%d+$")
-        if host ~= "localhost" and host ~= "::1" and not host:find("^127%.%d+%.%d+%.%d+$") then
+        if host ~= "localhost" and host ~= "[::1]" and not host:find("^127%.%d+%.%d+%.%d+$") then
             return host
         end
     end

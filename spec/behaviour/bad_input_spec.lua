@@ -30,6 +30,7 @@ describe("connect refuses", function()
         ["a chroot with a trailing slash"] = { "h:2181/a/", "chroot" },
         ["a chroot with an empty name in it"] = { "h:2181/a//b", "chroot" },
         ["a chroot that is too long"] = { "h:2181/" .. ("a"):rep(32768), "32768 bytes" },
+        ["a chroot behind each server"] = { "h:1/a,h:2/a", "the chroot stands once, behind the last server" },
         ["a NUL in servers"] = { "h:2181\0,evil:1", "NUL" }
     }
     for title, case in pairs(servers) do

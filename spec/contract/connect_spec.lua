@@ -165,6 +165,17 @@ describe("connect", function()
         assert.truthy(message:find(address, 1, true), message)
     end)
 
+    it("names an IPv6 address in brackets", function()
+        local address = "[::1]:" .. ports.free()
+        local lines = {}
+        local message = fail_to_connect(address, { connect_timeout = 0.5, log = function(_, line)
+            lines[#lines + 1] = line
+        end })
+        local all = message .. table.concat(lines, "\n")
+        assert.truthy(all:find("cannot connect to '" .. address .. "'", 1, true), all)
+        assert.is_nil(all:find "[^%[]::1", all)
+    end)
+
     it("gives up in time on a name that does not resolve, and names it", function()
         local message, code = fail_to_connect("no-such-host.invalid:2181", { connect_timeout = 1 })
         assert.equal("disconnected", code)

@@ -69,7 +69,7 @@ local function check_servers(facts, findings)
             add(findings, "server", "unknown", server.problem, "Without it, versions, limits and connections are not checked.")
         elseif server.code == "full" then
             unknown = unknown + 1
-            add(findings, "server", "warning", server.problem, "Raise maxClientCnxns in its zoo.cfg, or end clients on this host. " ..
+            add(findings, "server", "warning", server.problem, "Raise maxClientCnxns in its zoo.cfg, or end clients here. " ..
                 "If its port is for TLS: see the options of TLS.")
         elseif server.problem then
             add(findings, "server", "warning", server.problem, "Start the server, or take it out of the list of servers.")
@@ -107,7 +107,7 @@ local SESSION_ADVICE = {
 local function check_session(facts, findings)
     local session = facts.session
     if session.problem then
-        add(findings, "session", "error", session.problem, SESSION_ADVICE[session.code] or "See the servers above, and the network.")
+        add(findings, "session", "error", session.problem, SESSION_ADVICE[session.code] or "See the servers above and the network.")
     elseif session.granted ~= session.wished then
         add(findings, "session timeout", "warning",
             format("the servers grant a session of %g s, not the %g s that were asked for", session.granted, session.wished),

@@ -47,8 +47,8 @@ function words.judge(address, word, answer, closed)
         local message = format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word)
         return nil, message, FORBIDDEN
     elseif answer == "" and closed then
-        return nil, format("%s accepts connections and closes them at once: it may have as many of this host as maxClientCnxns " ..
-            "allows", address.address), FULL
+        return nil, format("%s closes connections at once: it may have as many of this host as maxClientCnxns allows",
+            address.address), FULL
     elseif answer == "" then
         return nil, format("%s does not answer the word %s", address.address, word), SILENT
     end
@@ -61,8 +61,8 @@ end
 -- @tparam number|nil timeout seconds, 0 or more; default 2
 -- @treturn string|nil the answer
 -- @treturn string|nil message
--- @treturn string|nil code "unreachable", "silent" (it accepts connections and does not answer), "full" (it closes them instead of an
---   answer), "forbidden" (the server does not allow the word), "unsupported" (LuaSocket is missing)
+-- @treturn string|nil code "unreachable", "silent" (it accepts connections and does not answer), "full" (it closes them and does
+--   not answer), "forbidden" (the server does not allow the word), "unsupported" (LuaSocket is missing)
 function words.ask(address, word, timeout)
     local found, socket = pcall(require, "socket")
     if not found then
@@ -107,7 +107,8 @@ local function read_connections(answer, address, sessions)
             local id, timeout = session_id(digits), tonumber(line:match "[(,]to=(%d+)")
             sessions[id] = sessions[id] or {}
             sessions[id].connected, sessions[id].server = true, address
-            sessions[id].address, sessions[id].timeout = client:gsub("^/", ""), timeout and timeout / 1000
+            client = client:gsub("^/", ""):gsub("^([%x:]*:[%x:.]*):(%d+)$", "[%1]:%2") -- Java 13 writes no brackets
+            sessions[id].address, sessions[id].timeout = client, timeout and timeout / 1000
         end
     end
 end

@@ -24,7 +24,7 @@ local codes = require "zklock.cli.codes"
 local Context = require "zklock.cli.context"
 local version = require "zklock.version"
 
-local error, ipairs, pcall, require, tostring = error, ipairs, pcall, require, tostring
+local ipairs, pcall, require, tostring = ipairs, pcall, require, tostring
 local concat, format = table.concat, string.format
 
 --- All subcommands, in the order of --help.
@@ -119,10 +119,10 @@ end
 return function(words)
     process.fill_standard()
     local signals, message = process.catch(CAUGHT)
-    if not signals then
-        error(message)
-    end
     local context = Context.new(signals)
+    if not signals then
+        return context:fail(codes.FAILED, "cannot receive signals: %s", message)
+    end
     local before, after = split(words)
     local name = named(before)
     local made, parser = pcall(new_parser, name)

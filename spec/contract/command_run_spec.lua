@@ -102,6 +102,17 @@ describe("zklock run exits", function()
         assert.equal(125, commands.run({ "nonsense" }).status)
     end)
 
+    it("with the code of the command where few descriptors may be open", function()
+        local words = { "sh", "-c", 'ulimit -n "$0" && exec "$@"', "100" }
+        for _, word in ipairs(commands.words { "run", fixture.path(), "--", "sh", "-c", "exit 7" }) do
+            words[#words + 1] = word
+        end
+        for _, limit in ipairs { "100", "32" } do
+            words[4] = limit
+            assert.equal(7, select(2, cluster.run(words)))
+        end
+    end)
+
     it("with 126 for what cannot be executed, 127 for what does not exist, and leaves nothing #asan", function()
         local path = fixture.path()
         assert.equal(126, run({ path, "--", "./README.md" }).status)

@@ -25,14 +25,10 @@ local Context = require "zklock.cli.context"
 local version = require "zklock.version"
 
 local ipairs, pcall, require, tostring = ipairs, pcall, require, tostring
-local concat, format = table.concat, string.format
+local concat = table.concat
 
 --- All subcommands, in the order of --help.
 local NAMES = { "run", "hold", "ls", "who", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev", "completion" }
-
---- Modules of others that the command cannot do without. Their rocks have their names, their Debian packages begin with "lua-".
--- (zklock.inspect.words says itself when LuaSocket is missing.)
-local OTHERS = { argparse = true, dkjson = true }
 
 --- The signals that are read from a descriptor. Subcommands decide what they mean.
 local CAUGHT = { "INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "TSTP", "CONT", "CHLD" }
@@ -67,15 +63,6 @@ local function split(words)
     return before, after
 end
 
---- Returns the text of an error: for a module of others that is not installed, what to install.
-local function describe(problem)
-    local name = tostring(problem):match "module '(%w+)[%w.]*' not found"
-    if OTHERS[name or ""] then
-        return format("the Lua module %s is missing: apt-get install lua-%s, or luarocks install %s", name, name, name)
-    end
-    return tostring(problem)
-end
-
 --- Makes the parser. Only the subcommand of this name is loaded; without a name, or for `completion`, all are.
 local function new_parser(only)
     local parser = require "argparse"("zklock", "Locks over ZooKeeper for shell scripts and for people.")
@@ -102,7 +89,7 @@ local function dispatch(name, arguments, context)
     if signal then
         return codes.of_signal(signal)
     end
-    return context:fail(codes.FAILED, "%s", describe(code))
+    return context:fail(codes.FAILED, "%s", Context.describe(code))
 end
 
 --- Writes out what is left of the output. Returns the exit code: no output that was lost is taken for a success.
@@ -127,7 +114,7 @@ return function(words)
     local name = named(before)
     local made, parser = pcall(new_parser, name)
     if not made then
-        return context:fail(codes.FAILED, "%s", describe(parser))
+        return context:fail(codes.FAILED, "%s", Context.describe(parser))
     end
     local ok, arguments = parser:pparse(before)
     if ok and arguments.version then

@@ -34,6 +34,20 @@ local function run(variables, words)
     return start(variables, words):finish()
 end
 
+describe("zklock says what an error is", function()
+    it("without the place in a source where it was raised", function()
+        local describe_error = require("zklock.cli.context").describe
+        for _, case in ipairs {
+            { "no lock", "no lock" }, { "/opt/x y/zklock/lock.lua:12: attempt to call a nil value", "attempt to call a nil value" },
+            { "lua/zklock/cli/acquire.lua:80: client:mutex: bad path: too long", "bad path: too long" },
+            { "...k/cli/acquire.lua:80: zklock.connect: h.example:21: no\nstack traceback:\n\t[C]: in ?", "h.example:21: no" },
+            { "/x.lua:3: module 'zklock.ui' not found:\n\tno file 'x'", "module 'zklock.ui' not found" }
+        } do
+            assert.equal(case[2], describe_error(case[1]))
+        end
+    end)
+end)
+
 describe("zklock says what to install", function()
     after_each(fixture.clean)
 

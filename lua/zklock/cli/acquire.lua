@@ -1,9 +1,10 @@
 --- cli.acquire: the lock, or the locks, that a command line asks for. For `zklock run` and `zklock hold`.
 
+local checks = require "zklock.options"
 local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 
-local error, ipairs, pcall, tonumber, tostring = error, ipairs, pcall, tonumber, tostring
+local ipairs, os, pairs, tonumber = ipairs, os, pairs, tonumber
 local huge, max = math.huge, math.max
 local format = string.format
 
@@ -25,6 +26,12 @@ local function permits(text)
     count, limit = tonumber(count), tonumber(limit)
     if not count or count < 1 or count > limit then
         return nil, format("'%s' must be COUNT/LIMIT, for example 1/3", text)
+    end
+    for name, number in pairs { count = count, permits = limit } do
+        local fits, expected = checks[name](number)
+        if not fits then
+            return nil, format("%s of '%s' must be %s", name == "count" and "COUNT" or "LIMIT", text, expected)
+        end
     end
     return { count = count, limit = limit }
 end
@@ -69,25 +76,15 @@ local function make_lock(client, path, arguments, options)
     return client:mutex(path, options)
 end
 
---- Makes the lock, or the multi, of a command line. Raises a message for paths that cannot be locked.
+--- Makes the lock, or the multi, of a command line. Raises an error for paths that cannot be locked.
 -- @treturn table the lock, or a multi
 -- @treturn table the locks in the order of the command line
 local function make(session, arguments, options)
-    local members = {}
-    local ok, problem = pcall(function()
-        local paths = { arguments.path }
-        for _, path in ipairs(arguments.lock) do
-            paths[#paths + 1] = path
-        end
-        for index, path in ipairs(paths) do
-            members[index] = make_lock(session.client, path, arguments, options)
-        end
-        return members[2] and session.client:multi(members) or members[1]
-    end)
-    if not ok then
-        error(tostring(problem):gsub("^.-client:%w+: ", ""), 0)
+    local members = { make_lock(session.client, arguments.path, arguments, options) }
+    for _, path in ipairs(arguments.lock) do
+        members[#members + 1] = make_lock(session.client, path, arguments, options)
     end
-    return problem, members
+    return members[2] and session.client:multi(members) or members[1], members
 end
 
 --- Returns a message if the arguments do not fit together.

@@ -4,8 +4,12 @@ local codes = require "zklock.cli.codes"
 local Output = require "zklock.cli.output"
 local text = require "zklock.ui.text"
 
-local getmetatable, io, require, setmetatable = getmetatable, io, require, setmetatable
+local getmetatable, io, require, setmetatable, tostring = getmetatable, io, require, setmetatable, tostring
 local format = string.format
+
+--- Modules of others that the command cannot do without. Their rocks have their names, their Debian packages begin with "lua-".
+-- (zklock.inspect.words says itself when LuaSocket is missing.)
+local OTHERS = { argparse = true, dkjson = true }
 
 local Context = {}
 Context.__index = Context
@@ -13,6 +17,20 @@ Context.__index = Context
 --- @tparam number signals descriptor of the signals that were caught
 function Context.new(signals)
     return setmetatable({ signals = signals, output = Output.new(), quiet = false, session = false }, Context)
+end
+
+--- Returns the text of an error that was raised, without what only programmers need: the position in a source, the name of the
+-- function, a traceback. For a module of others that is not installed, it says what to install.
+function Context.describe(problem)
+    local message, found = tostring(problem):gsub("\nstack traceback:.*$", ""):gsub("^.-%.lua:%d+: ", "")
+    if found > 0 then
+        message = message:gsub("^[%l.]+[.:][%l_]+: ", "")
+    end
+    local missing, name = message:match "^(module '(%w+)[%w._]*' not found)"
+    if OTHERS[name or ""] then
+        return format("the Lua module %s is missing: apt-get install lua-%s, or luarocks install %s", name, name, name)
+    end
+    return missing or message
 end
 
 --- Writes a message to stderr, without what could control a terminal: paths and errors may come from others. A full disk or a

@@ -3,8 +3,6 @@
 local codes = require "zklock.cli.codes"
 local settings = require "zklock.cli.settings"
 
-local error, pcall, type = error, pcall, type
-
 local looking = {}
 
 --- Adds the options of all of them.
@@ -22,17 +20,6 @@ function looking.with_session(arguments, context, fn)
     code = fn(session)
     session:close()
     return code
-end
-
---- Calls a function of the API whose path comes from the command line.
--- @return what the function returns
--- @raise what the function raises; for a malformed path without the function's name
-function looking.call(fn, ...)
-    local ok, first, second, third = pcall(fn, ...)
-    if not ok then
-        error(type(first) == "string" and first:match "bad path: .*" or first, 0)
-    end
-    return first, second, third
 end
 
 --- Writes a message for a failed call, and returns the exit code.

@@ -190,7 +190,7 @@ function Server.start(context, port)
     if not ready then
         self:stop()
         local signal = problem.signal
-        return nil, signal and "interrupted" or problem, signal
+        return nil, signal and "interrupted" or context.describe(problem), signal
     end
     return self
 end

@@ -10,7 +10,7 @@ local Owner = require "zklock.owner"
 local process = require "zklock.process"
 local zklock = require "zklock"
 
-local error, ipairs, pcall, require, setmetatable, type = error, ipairs, pcall, require, setmetatable, type
+local error, ipairs, require, setmetatable = error, ipairs, require, setmetatable
 local min = math.min
 local concat, format = table.concat, string.format
 
@@ -107,12 +107,8 @@ function Session.connect(settings, context, limit)
         tls = settings.tls
     }
     warn_of_plain_credentials(settings, context)
-    local ok, client, message, code = pcall(zklock.connect, settings.servers, options)
-    if not ok and type(client) == "table" then
-        error(client, 0)
-    elseif not ok then
-        return nil, (client:gsub("^.-zklock%.connect: ", "")), "failed"
-    elseif not client then
+    local client, message, code = zklock.connect(settings.servers, options)
+    if not client then
         return nil, message, code
     end
     self.client, self.servers, self.tls = client, settings.servers, settings.tls

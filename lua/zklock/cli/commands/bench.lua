@@ -194,7 +194,7 @@ end
 local function prepare(self)
     local session, client = self.session, self.session.client
     local answered, created, message, code, deadline
-    local call, problem, why = looking.call(client.create, client, self.path, DATA, { container = true, callback = function(...)
+    local call, problem, why = client:create(self.path, DATA, { container = true, callback = function(...)
         answered, created, message, code = true, ...
     end })
     if not call then

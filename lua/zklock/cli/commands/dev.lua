@@ -6,7 +6,7 @@ local settings = require "zklock.cli.settings"
 local Server = require "zklock.cli.server"
 local Supervisor = require "zklock.cli.supervisor"
 
-local os, pcall, tonumber, tostring = os, pcall, tonumber, tostring
+local error, os, pcall, tonumber = error, os, pcall, tonumber
 local huge = math.huge
 local format = string.format
 
@@ -92,7 +92,7 @@ function dev.run(arguments, context)
     local ok, code = pcall(supervise, server, guard, words, context)
     guard:finish()
     server:stop()
-    return ok and code or context:fail(codes.FAILED, "%s", tostring(code))
+    return ok and code or error(code, 0)
 end
 
 return dev

@@ -188,7 +188,7 @@ function doctor.run(arguments, context)
     local session, problem, code = require("zklock.cli.session").open(settings, context)
     if session then
         local done
-        done, problem, code = looking.call(examine, session, facts, path)
+        done, problem, code = examine(session, facts, path)
         session:close()
         problem = not done and problem or nil
     end

@@ -29,7 +29,7 @@ end
 function ls.run(arguments, context)
     local top = arguments.path or "/"
     return looking.with_session(arguments, context, function(session)
-        local all, unreadable, code = looking.call(inspect.locks, session.client, top)
+        local all, unreadable, code = inspect.locks(session.client, top)
         if not all then
             return looking.fail(context, unreadable, code)
         end

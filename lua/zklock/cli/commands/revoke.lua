@@ -13,7 +13,7 @@ end
 
 function revoke.run(arguments, context)
     return looking.with_session(arguments, context, function(session)
-        local state, message, code = looking.call(inspect.lock, session.client, arguments.path, { identities = false })
+        local state, message, code = inspect.lock(session.client, arguments.path, { identities = false })
         if state == nil then
             return looking.fail(context, message, code)
         end

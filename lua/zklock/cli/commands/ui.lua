@@ -97,13 +97,10 @@ local function open(arguments)
     if not read then
         return nil, wrong, "failed"
     end
-    local ok, client, message, code = pcall(require("zklock").connect, read.servers, {
+    local client, message, code = require("zklock").connect(read.servers, {
         session_timeout = read.session_timeout, connect_timeout = 0, wait = "luv", identity = read.identity, auth = read.auth,
         acl = read.acl, tls = read.tls
     })
-    if not ok then
-        return nil, (tostring(client):gsub("^.-zklock%.connect: ", "")), "failed"
-    end
     return client, message or read, code
 end
 
@@ -170,7 +167,7 @@ function ui.run(arguments, context)
         end or nil
     })
     server, wrong = Server.start(app, address, function(text)
-        context:warn("%s", text)
+        context:warn("%s", context.describe(text))
     end)
     local ended_by
     if server then
@@ -193,7 +190,7 @@ function ui.run(arguments, context)
         if ok and not model.stopped then
             uv.run()
         end
-        wrong = not ok and tostring(problem) or not ended_by and model.problem or nil
+        wrong = not ok and context.describe(problem) or not ended_by and model.problem or nil
         server:stop()
         poll:close()
     end

@@ -36,7 +36,7 @@ function watch.run(arguments, context)
         end)
         local watchers = {}
         for index, path in ipairs(arguments.paths) do
-            watchers[index] = looking.call(inspect.watch, client, path)
+            watchers[index] = inspect.watch(client, path)
         end
         while true do
             local change, message, code = inspect.next_change(watchers)

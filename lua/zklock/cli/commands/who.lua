@@ -57,7 +57,7 @@ end
 
 function who.run(arguments, context)
     return looking.with_session(arguments, context, function(session)
-        local state, message, code = looking.call(inspect.lock, session.client, arguments.path)
+        local state, message, code = inspect.lock(session.client, arguments.path)
         if state == nil then
             return looking.fail(context, message, code)
         end

@@ -6,6 +6,7 @@
 
 local key_path = require "zklock.key"
 local options = require "zklock.options"
+local short = require("zklock.ui.text").short
 
 local debug, getmetatable, tostring, type, xpcall = debug, getmetatable, tostring, type, xpcall
 local format = string.format
@@ -64,7 +65,7 @@ function cluster_mutex.run(client, key, settings, fn)
     local timeout = settings.no_wait and 0 or settings.timeout or settings.ttl
     local ok, message, code = lock:with_lock(run_first, timeout, run, fn)
     if run.raised ~= nil then
-        return nil, format("the function of the cluster mutex '%s' raised: %s", key, tostring(run.raised)), "failed"
+        return nil, format("the function of the cluster mutex '%s' raised: %s", short(key), tostring(run.raised)), "failed"
     elseif ok then
         return run.began
     elseif code == "timeout" and settings.no_wait then

@@ -8,6 +8,7 @@ local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 local Owner = require "zklock.owner"
+local short = require("zklock.ui.text").short
 local wait = require "zklock.wait"
 
 local error, min, pairs, setmetatable, tonumber = error, math.min, pairs, setmetatable, tonumber
@@ -19,8 +20,8 @@ Latch.__index = Latch
 
 local check_self = new_check("latch", "a latch", { [Latch] = true })
 
---- The length of a gate's name, and how much of data that no latch has written is shown in a message.
-local GATE_LENGTH, MOST_DATA = #"gate-" + 36, 80
+--- The length of a gate's name.
+local GATE_LENGTH = #"gate-" + 36
 
 --- For Client:latch. The arguments have been checked.
 function Latch.new(client, path, count, settings)
@@ -170,7 +171,7 @@ local function read_data(self, data)
     left = tonumber(left)
     if not left or #gate ~= GATE_LENGTH or left > self._count or data ~= format("%d/%d %s", left, self._count, gate) then
         return nil, format("the latch '%s' has '%s' as its data, and was to count from %d", self._path,
-            data:sub(1, MOST_DATA), self._count), "mismatch"
+            short(data), self._count), "mismatch"
     end
     return left
 end

@@ -23,6 +23,7 @@ local Call = require "zklock.call"
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
+local short = require("zklock.ui.text").short
 local wait = require "zklock.wait"
 
 local error, next, setmetatable, tostring, type = error, next, setmetatable, tostring, type
@@ -124,7 +125,7 @@ end
 --- Cancels the operation. Returns nil, message and code for an answer that has not come in time.
 local function timed_out(client, operation, timeout, what, writes)
     operation:cancel()
-    what = format("%s did not finish within %s", what, options.in_seconds(timeout))
+    what = format("%s did not finish within %s", short(what), options.in_seconds(timeout))
     if writes then
         what = what .. ", and may or may not be executed"
     end
@@ -169,7 +170,7 @@ end
 
 local function results_of_call(subject, is_late)
     if subject.cancelled then
-        return nil, format("%s was cancelled%s", subject.what, subject.writes and ", and may or may not be executed" or ""),
+        return nil, format("%s was cancelled%s", short(subject.what), subject.writes and ", and may or may not be executed" or ""),
             "cancelled"
     elseif is_late then
         return timed_out(subject.client, subject.operation, subject.settings.timeout, subject.what, subject.writes)
@@ -258,11 +259,11 @@ local check_watch = new_check("watch", "a watch", { [Watch] = true })
 --- Returns the state of the watch: event | false while it is armed | nil, message, code.
 local function look(self)
     if self._cancelled then
-        return nil, format("the watch of %s was cancelled", self._path), "cancelled"
+        return nil, format("the watch of %s was cancelled", short(self._path)), "cancelled"
     end
     local event, message, code = self._operation:event()
     if event == nil then
-        return nil, format("the watch of %s cannot fire any more: %s", self._path, message), code
+        return nil, format("the watch of %s cannot fire any more: %s", short(self._path), message), code
     end
     return event
 end
@@ -299,7 +300,7 @@ local function decided(self)
 end
 
 local function nothing_happened(self, seconds)
-    return nil, format("nothing happened to %s within %s", self._path, options.in_seconds(seconds)), "timeout"
+    return nil, format("nothing happened to %s within %s", short(self._path), options.in_seconds(seconds)), "timeout"
 end
 
 --- Calls for waits. The subject is `{ watch =, seconds =, call =, cancelled = }`.
@@ -313,7 +314,7 @@ function wait_kind.results(subject, is_late)
     local watch = subject.watch
     watch._calls[subject.call] = nil
     if subject.cancelled then
-        return nil, format("the wait for a change of %s was cancelled", watch._path), "cancelled"
+        return nil, format("the wait for a change of %s was cancelled", short(watch._path)), "cancelled"
     elseif is_late then
         return nothing_happened(watch, subject.seconds)
     end

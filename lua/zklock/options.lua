@@ -6,6 +6,7 @@
 -- credential.
 
 local core = require "zklock.core"
+local short = require("zklock.ui.text").short
 
 local concat, sort = table.concat, table.sort
 local floor, huge, min = math.floor, math.huge, math.min
@@ -328,7 +329,7 @@ function options.servers(servers)
         address = options.trimmed(address)
         local normal = normal_address(address)
         if not normal then
-            return nil, format('%s (address %d, "%s", is not "host:port")', expected, #addresses + 1, address)
+            return nil, format('%s (address %d, "%s", is not "host:port")', expected, #addresses + 1, short(address))
         end
         addresses[#addresses + 1] = normal
     end
@@ -403,7 +404,7 @@ function options.read(given, schema)
     for name, value in pairs(given or {}) do
         local rule = schema[name]
         if not rule then
-            return nil, format("unknown option %s (known: %s)", type(name) == "string" and "'" .. name .. "'"
+            return nil, format("unknown option %s (known: %s)", type(name) == "string" and "'" .. short(name) .. "'"
                 or describe(name), known_names(schema))
         end
         local fits, converted = rule[1](value)

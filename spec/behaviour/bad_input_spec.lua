@@ -41,6 +41,18 @@ describe("connect refuses", function()
         end)
     end
 
+    it("what is long, in a message that is not", function()
+        local long = ("x"):rep(1e6)
+        for _, call in ipairs {
+            function() connect(long .. ":") end, function() connect("h:1", { [long] = 1 }) end,
+            function() fixture.client():multi { [long] = 1 } end
+        } do
+            local ok, message = pcall(call)
+            assert.is_false(ok)
+            assert.is_true(#message < 1000, #message)
+        end
+    end)
+
     local options = {
         { "session_timeout", 0 }, { "session_timeout", -1 }, { "session_timeout", NAN }, { "session_timeout", "10" },
         { "session_timeout", math.huge }, { "connect_timeout", -0.1 }, { "connect_timeout", NAN },

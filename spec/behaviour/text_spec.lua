@@ -17,6 +17,14 @@ describe("text of other clients", function()
         assert.equal("a\n\tb" .. UNKNOWN .. "[2J\n", text.clean_lines("a\n\tb\194\155[2J\n"))
     end)
 
+    it("is short in a message", function()
+        assert.equal("a long " .. ("x"):rep(1021) .. "… must not be there", text.clean_lines("a long " .. ("x"):rep(1e6) ..
+            " must not be there"))
+        assert.is_true(#text.clean_lines(("é\n "):rep(1e5)) <= 16384 + 3)
+        assert.equal("é\n", text.clean_lines(("é\n"):rep(1e5)):sub(1, 3))
+        assert.is_nil(text.clean_lines("é" .. (" é"):rep(1e5)):find(UNKNOWN, 1, true))
+    end)
+
     it("is clean in each cell of a table of the command, and in its messages #real", function()
         local written = {}
         local stdout, stderr = io.stdout, io.stderr

@@ -91,6 +91,7 @@ describe("zklock run exits", function()
         for _, words in ipairs {
             {}, { "/x" }, { "/x", "--" }, { "-n", "-w", "1", "/x", "--", "true" }, { "-p", "3/2", "/x", "--", "true" },
             { "-p", "1001/2000", "/x", "--", "true" }, { "-p", "1/2147483648", "/x", "--", "true" },
+            { "-w", ("x"):rep(1e5), "/x", "--", "true" },
             { "--signal", "NONE", "/x", "--", "true" }, { "-c", "true", "/x", "--", "true" }, { "-w", "-1", "/x", "--", "true" },
             { "--status-fd", "77", "/x", "--", "true" }, { "--lost-fd", "1", "/x", "--", "true" },
             { "--nonsense", "/x", "--", "true" }, { "-p", "2/2", "--lock", "/y", "/x", "--", "true" },
@@ -99,6 +100,7 @@ describe("zklock run exits", function()
             assert.equal(125, result.status, table.concat(words, " "))
             assert.truthy(result.errors:find "^zklock: ", result.errors)
             assert.is_nil(result.errors:find "%.lua:%d", result.errors)
+            assert.is_true(#result.errors < 2000, #result.errors)
         end
         assert.equal(125, run({ "no-path", "--", "true" }).status)
         assert.equal(125, commands.run({ "nonsense" }).status)

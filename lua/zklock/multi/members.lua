@@ -4,8 +4,9 @@
 
 local Lock = require "zklock.lock"
 local options = require "zklock.options"
+local short = require("zklock.ui.text").short
 
-local getmetatable, ipairs, pairs, tostring, type = getmetatable, ipairs, pairs, tostring, type
+local getmetatable, ipairs, pairs, type = getmetatable, ipairs, pairs, type
 local format, sort = string.format, table.sort
 local precedes = options.precedes
 
@@ -45,7 +46,7 @@ function members.check(client, given)
     local count = 0
     for key in pairs(given) do
         if type(key) ~= "number" then
-            return nil, format("the argument must be a list of locks (there is a key '%s')", tostring(key))
+            return nil, format("the argument must be a list of locks (there is a key '%s')", short(key))
         end
         count = count + 1
     end

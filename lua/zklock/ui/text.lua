@@ -7,6 +7,9 @@ local tostring = tostring
 
 local text = {}
 
+--- Bytes: of a text within a message, of a word of a message from anywhere, of such a message.
+local SHORT, LONGEST_WORD, LONGEST_MESSAGE = 200, 1024, 16384
+
 --- Stands for what cannot be shown: U+FFFD.
 local UNKNOWN = "\239\191\189"
 
@@ -73,11 +76,21 @@ function text.clean(value, most)
     return cut and result .. "…" or result
 end
 
---- Does what clean does, without a limit, and keeps the ends of lines and tabulators: for messages.
+--- Returns what a message says of a text that may be long.
+function text.short(value)
+    return text.clean(value, SHORT)
+end
+
+--- Does what clean does, and keeps blanks, ends of lines and tabulators: for whole messages. Words and the message become no longer
+-- than can be read.
 function text.clean_lines(value)
-    return (tostring(value):gsub("[^\n\t]+", function(part)
-        return text.clean(part)
-    end))
+    local message = tostring(value):gsub("[^ \n\t]+", function(word)
+        return text.clean(word, LONGEST_WORD)
+    end)
+    if #message > LONGEST_MESSAGE then
+        message = message:sub(1, LONGEST_MESSAGE):gsub("[\192-\255]?[\128-\191]*$", "") .. "…"
+    end
+    return message
 end
 
 local ENTITIES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }

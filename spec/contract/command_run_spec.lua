@@ -46,6 +46,21 @@ describe("zklock run exits", function()
         assert.truthy(result.errors:find("zklock: the lock " .. path .. " was lost", 1, true), result.errors)
     end)
 
+    it("with 120 and the name of the lock that was lost, if there are several", function()
+        local path, other = fixture.path(), fixture.path()
+        for _, words in ipairs {
+            { "run", path, "--lock", other, "-c", "echo begun; exec sleep 600" }, { "hold", path, "--lock", other }
+        } do
+            local wrapper = commands.start(words)
+            assert.is_string(wrapper:line())
+            assert(fixture.observer():delete(other .. "/" .. fixture.children(other)[1]))
+            local result = wrapper:finish()
+            assert.equal(120, result.status)
+            assert.truthy(result.errors:find("zklock: the lock " .. other .. " was lost", 1, true), result.errors)
+            assert.is_nil(result.errors:find(path .. " ", 1, true), result.errors)
+        end
+    end)
+
     it("with 121 if there is no ZooKeeper within the time", function()
         for _, words in ipairs { { "--connect-timeout", "0.2" }, { "-w", "0.2" } } do
             local result = run({ words[1], words[2], "/x", "--", "true" }, { servers = "127.0.0.1:1" })

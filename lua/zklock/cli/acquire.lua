@@ -6,6 +6,7 @@ local process = require "zklock.process"
 
 local ipairs, os, pairs, tonumber = ipairs, os, pairs, tonumber
 local huge, max = math.huge, math.max
+local concat = table.concat
 local format = string.format
 
 local acquire = {}
@@ -179,6 +180,19 @@ function acquire.acquire(session, arguments, context, options, deadline)
         context:say("acquired %s after %s", arguments.path, context.output.duration(process.now() - started))
     end
     return got, members
+end
+
+--- Says which locks of a command line are lost: those that are not held any more, or all of them if the session is about to end.
+function acquire.describe_loss(members)
+    local all, gone = {}, {}
+    for index, lock in ipairs(members) do
+        all[index] = lock:path()
+        if lock:remaining() <= 0 then
+            gone[#gone + 1] = all[index]
+        end
+    end
+    local paths = gone[1] and gone or all
+    return format(paths[2] and "the locks %s were lost" or "the lock %s was lost", concat(paths, ", "))
 end
 
 return acquire

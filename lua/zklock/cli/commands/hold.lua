@@ -62,9 +62,10 @@ function hold.run(arguments, context)
     end
     local written, problem = process.write(STDOUT, (members[1]:token() or "") .. "\n")
     local reason = written and wait(lock, session) or "output"
+    local loss = reason == "lost" and acquire.describe_loss(members)
     session:close()
-    if reason == "lost" then
-        return context:fail(codes.LOST, "the lock %s was lost", arguments.path)
+    if loss then
+        return context:fail(codes.LOST, "%s", loss)
     elseif reason == "output" then
         return context:fail(codes.FAILED, "could not write the token: %s", problem)
     end

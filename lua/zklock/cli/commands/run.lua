@@ -112,7 +112,7 @@ local function report(arguments, context, status)
 end
 
 --- The exit code and the outcome of a command that has ended.
-local function conclude(supervisor, context, status, path)
+local function conclude(supervisor, context, status, members)
     local ended, detail = supervisor.ended, supervisor.detail
     status.outcome = ended
     status.code = ended == "exited" and detail or nil
@@ -120,7 +120,7 @@ local function conclude(supervisor, context, status, path)
     status.exit = ended == "exited" and detail or codes.of_signal(detail)
     if supervisor.lost then
         status.outcome, status.exit = "lost", codes.LOST
-        context:warn("the lock %s was lost%s", path, supervisor.on_lost == "stop" and "; the command was stopped" or "")
+        context:warn("%s%s", acquire.describe_loss(members), supervisor.on_lost == "stop" and "; the command was stopped" or "")
     elseif supervisor.reason == "guardian" then
         status.outcome, status.exit = "failed", codes.FAILED
         context:warn "the guardian process has ended; the command was stopped"
@@ -168,7 +168,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
         return nil
     end
     supervisor:run()
-    conclude(supervisor, context, status, arguments.path)
+    conclude(supervisor, context, status, members)
     return supervisor
 end
 

@@ -248,6 +248,31 @@ describe("zklock hold", function()
         assert.equal(120, hold:finish().status)
     end)
 
+    it("refuses standard input that is at its end, before it connects #asan", function()
+        local line = cluster.command_line(commands.words({ "hold", "/x" }, { servers = "127.0.0.1:1" }))
+        for _, input in ipairs { "</dev/null", "<&-", "<<'END'\nEND", "& wait $!" } do
+            local output, status = cluster.run { "sh", "-c", line .. " 2>&1 " .. input }
+            assert.equal(125, status, input)
+            assert.truthy(output:find("^zklock: standard input is at its end, .*coproc"), output)
+        end
+    end)
+
+    it("refuses standard input that has ended when the lock is granted", function()
+        local path = fixture.path()
+        local lock = fixture.client():mutex(path)
+        assert(lock:acquire(20))
+        local line = cluster.command_line(commands.words { "hold", path })
+        local shell = fixture.remember(program.run("sh", { "sh", "-c",
+            "exec 3>&1; { read -r line; exec >&-; echo ended >&3; } | " .. line }))
+        fixture.await_children(path, 2)
+        assert.equal("ended", shell:ask "end")
+        assert.is_true(lock:release())
+        local result = shell:finish()
+        assert.same({ 125, "" }, { result.status, result.output })
+        assert.truthy(result.errors:find("standard input is at its end", 1, true), result.errors)
+        assert.same({}, fixture.children(path))
+    end)
+
     it("exits with 123, 124 and 125 as zklock run does", function()
         local path = fixture.path()
         fixture.join(path)

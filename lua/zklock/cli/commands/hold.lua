@@ -1,7 +1,7 @@
 --- zklock hold: holds a lock until standard input ends or a signal comes. For shell scripts with a coprocess.
 --
 -- Prints the fencing token in a line when it has the lock. A script that reads the line has the lock; it releases by closing the
--- other end. Exits with 120 if the lock is lost before that.
+-- other end. Exits with 120 if the lock is lost before that, and refuses to acquire if standard input is at its end already.
 
 local acquire = require "zklock.cli.acquire"
 local codes = require "zklock.cli.codes"
@@ -21,6 +21,15 @@ function hold.define(parser)
     settings.define(parser)
 end
 
+--- Says that nobody keeps standard input open: then the lock would be released as soon as it is acquired.
+local AT_END = "standard input is at its end, as of each command that a script starts with &, so the lock would be released at " ..
+    "once: keep it open (coproc, or a FIFO), or use zklock run"
+
+--- Whether standard input is at its end. Reads some of what is there.
+local function is_at_end()
+    return process.poll({ STDIN }, 0)[STDIN] and (process.read(STDIN) or "") == ""
+end
+
 --- Waits for the end of standard input or for the loss of the lock. A signal raises an interruption.
 -- @treturn string "end" or "lost"
 local function wait(lock, session)
@@ -34,7 +43,7 @@ local function wait(lock, session)
         if ready[session.signals] then
             session:take_signals()
         end
-        if ready[STDIN] and (process.read(STDIN) or "") == "" then
+        if ready[STDIN] and is_at_end() then
             return "end"
         end
         client:pump()
@@ -43,7 +52,7 @@ end
 
 function hold.run(arguments, context)
     context.quiet = arguments.quiet
-    local wrong = acquire.wrong_arguments(arguments)
+    local wrong = acquire.wrong_arguments(arguments) or is_at_end() and AT_END
     if wrong then
         return context:fail(codes.FAILED, "%s", wrong)
     end
@@ -59,6 +68,10 @@ function hold.run(arguments, context)
     if not lock then
         session:close()
         return members
+    end
+    if is_at_end() then
+        session:close()
+        return context:fail(codes.FAILED, "%s", AT_END)
     end
     local written, problem = process.write(STDOUT, (members[1]:token() or "") .. "\n")
     local reason = written and wait(lock, session) or "output"

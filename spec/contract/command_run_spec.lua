@@ -158,9 +158,31 @@ describe("the command of zklock run", function()
         end
         assert.equal(0, nested("run", path .. "-3", "--", "true").status)
         local freed = commands.words({ "run", path, "--", "true" }, {
-            variables = { "ZKLOCK_PATH=" .. path, "ZKLOCK_NODE=" .. path .. "/_c_0-lock-0000000000" }
+            variables = { "ZKLOCK_HELD=" .. path .. "/_c_0-lock-0000000000" }
         })
         assert.equal(0, select(2, cluster.run(freed)))
+    end)
+
+    it("refuses a lock that any zklock run above it holds and that excludes it", function()
+        local zklock = cluster.command_line { program.interpreter(), "lua/zklock/cli/main.lua" }
+        for _, case in ipairs {
+            { outer = "-q", inner = "-q", status = 125 }, { outer = "-s", inner = "-q", status = 125 },
+            { outer = "-q", inner = "-s", status = 125 }, { outer = "-s", inner = "-s", status = 0 }
+        } do
+            local path = fixture.path()
+            local inner = ("%s run %s %s -c true"):format(zklock, case.inner, path)
+            local between = ("%s run %s-between -c %s"):format(zklock, path, cluster.quote(inner))
+            local result = commands.run { "run", case.outer, path, "-c", between }
+            assert.equal(case.status, result.status, result.errors)
+            local refused = result.errors:find("holds " .. path .. ": it would wait for itself", 1, true)
+            assert.equal(case.status == 125, refused ~= nil, result.errors)
+        end
+    end)
+
+    it("is not told of further locks that its caller holds", function()
+        local path = fixture.path()
+        local inner = cluster.command_line(commands.words { "run", path .. "-3", "-c", 'echo "${ZKLOCK_PATH_2-none}"' })
+        assert.equal("none\n", commands.output { "run", path, "--lock", path .. "-2", "-c", inner })
     end)
 
     it("is told path, token, node, identity and servers", function()

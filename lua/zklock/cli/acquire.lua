@@ -2,6 +2,7 @@
 
 local checks = require "zklock.options"
 local codes = require "zklock.cli.codes"
+local core = require "zklock.core"
 local process = require "zklock.process"
 
 local ipairs, os, pairs, tonumber = ipairs, os, pairs, tonumber
@@ -96,20 +97,30 @@ function acquire.wrong_arguments(arguments)
     return nil
 end
 
---- Returns a lock that the `zklock run` above this command holds, and for which the command would wait for ever. The environment
--- may be older than that hold, so the holder's node must still exist. Returns nil also if the servers do not answer.
+--- The variable with the nodes of all `zklock run` above a command, a line each: no path contains the end of a line.
+local HELD = "ZKLOCK_HELD"
+
+--- Returns this variable for the command that runs under these locks.
+function acquire.held_variable(members)
+    local nodes = { os.getenv(HELD) }
+    for _, lock in ipairs(members) do
+        nodes[#nodes + 1] = lock:node()
+    end
+    return HELD .. "=" .. concat(nodes, "\n")
+end
+
+--- Returns a lock that a `zklock run` above this command holds, and for which the command would wait for ever. The environment may
+-- be older than that hold, so the holder's node must still exist. Returns nil also if the servers do not answer.
 local function held_by_caller(session, arguments, members)
-    for index, lock in ipairs(members) do
-        local exclusive = not arguments.shared and not (index == 1 and arguments.permits)
-        local number, path = 1, os.getenv "ZKLOCK_PATH"
-        while exclusive and path do
-            local suffix = number == 1 and "" or "_" .. number
-            local node = os.getenv("ZKLOCK_NODE" .. suffix)
-            if path == lock:path() and node and node:sub(1, 1) == "/" and session.client:exists(node, { timeout = 10 }) then
+    for node in (os.getenv(HELD) or ""):gmatch "[^\n]+" do
+        local path, name = node:match "^(/.*)/([^/]+)$"
+        local mode = name and core.node_name(name)
+        local excludes = mode == "exclusive" or mode == "shared" and not arguments.shared
+        for index, lock in ipairs(members) do
+            local is_semaphore = index == 1 and arguments.permits
+            if excludes and not is_semaphore and path == lock:path() and session.client:exists(node, { timeout = 10 }) then
                 return lock
             end
-            number = number + 1
-            path = os.getenv("ZKLOCK_PATH_" .. number)
         end
     end
     return nil
@@ -144,7 +155,7 @@ function acquire.acquire(session, arguments, context, options, deadline)
     local lock, members = make(session, arguments, options)
     local own = held_by_caller(session, arguments, members)
     if own then
-        return nil, context:fail(codes.FAILED, "the zklock run that has started this command holds %s: it would wait for itself",
+        return nil, context:fail(codes.FAILED, "a zklock run that has started this command holds %s: it would wait for itself",
             own:path()), "deadlock"
     end
     local said = false

@@ -6,7 +6,7 @@ local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 local Supervisor = require "zklock.cli.supervisor"
 
-local error, ipairs, pcall, tonumber = error, ipairs, pcall, tonumber
+local error, ipairs, os, pcall, tonumber = error, ipairs, os, pcall, tonumber
 local format = string.format
 local huge = math.huge
 
@@ -85,17 +85,25 @@ local function check(arguments)
     return words
 end
 
---- The environment of the command: of each further lock with its number.
+--- The environment of the command: of each further lock with its number. What an outer zklock run has set of more locks goes.
 local function environment_of(session, members, identity)
     local list = { "ZKLOCK_SERVERS=" .. session.servers, "ZKLOCK_IDENTITY=" .. identity }
     for _, variable in ipairs(settings.tls_environment(session.tls)) do
         list[#list + 1] = variable
     end
+    list[#list + 1] = acquire.held_variable(members)
     for index, lock in ipairs(members) do
         local suffix = index == 1 and "" or "_" .. index
         list[#list + 1] = format("ZKLOCK_PATH%s=%s", suffix, lock:path())
         list[#list + 1] = format("ZKLOCK_TOKEN%s=%s", suffix, lock:token() or "")
         list[#list + 1] = format("ZKLOCK_NODE%s=%s", suffix, lock:node() or "")
+    end
+    local index = #members + 1
+    while os.getenv("ZKLOCK_PATH_" .. index) do
+        for _, name in ipairs { "PATH", "TOKEN", "NODE" } do
+            list[#list + 1] = format("ZKLOCK_%s_%d", name, index)
+        end
+        index = index + 1
     end
     return list
 end

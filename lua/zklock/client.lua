@@ -29,7 +29,7 @@ local wait = require "zklock.wait"
 
 local error, next, pairs, pcall, setmetatable, type = error, next, pairs, pcall, setmetatable, type
 local format = string.format
-local max, min = math.max, math.min
+local huge, max, min = math.huge, math.max, math.min
 local now = core.now
 
 --- How many seconds close waits for the end of the session, unless told otherwise. The C side has a limit too.
@@ -358,7 +358,7 @@ end
 -- "timeout" would say that the answer is no.
 -- @treturn nil, message, code
 function Client:_not_resumed(what, try)
-    local code = (try or self._core:state() ~= "connected") and "disconnected" or "timeout"
+    local code = (try or not self:_is_answered(huge)) and "disconnected" or "timeout"
     return nil, what .. ": its coroutine was not resumed in time", code
 end
 

@@ -299,8 +299,11 @@ local function decided(self)
     return look(self) ~= false
 end
 
-local function nothing_happened(self, seconds)
-    return nil, format("nothing happened to %s within %s", short(self._path), options.in_seconds(seconds)), "timeout"
+--- The answer of a wait whose time is up. A watch outlives its connection, so that is no error: the code is "timeout", and the
+-- message says whether the servers can be asked.
+local function nothing_seen(self, seconds)
+    local what = format("no change of %s was seen within %s", short(self._path), options.in_seconds(seconds))
+    return nil, self._client:_is_answered(seconds) and what or self._client:_unreachable(what), "timeout"
 end
 
 --- Calls for waits. The subject is `{ watch =, seconds =, call =, cancelled = }`.
@@ -316,7 +319,7 @@ function wait_kind.results(subject, is_late)
     if subject.cancelled then
         return nil, format("the wait for a change of %s was cancelled", short(watch._path)), "cancelled"
     elseif is_late then
-        return nothing_happened(watch, subject.seconds)
+        return nothing_seen(watch, subject.seconds)
     end
     return look(watch)
 end
@@ -344,8 +347,8 @@ end
 --   `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the answer
 -- @treturn string|nil "created", "deleted", "changed" (its data), "child" (its children)
 -- @treturn string|nil message
--- @treturn string|nil code: "timeout" (it is still armed), "lost" (the session is over: read again), "cancelled", "closed",
---   "forked", "phase"
+-- @treturn string|nil code: "timeout" (no change was seen, and it is still armed, also without a connection), "lost" (the session
+--   is over: read again), "cancelled", "closed", "forked", "phase"
 -- @raise when the timeout is malformed
 function Watch:wait(timeout)
     check_watch(self, "wait")
@@ -362,7 +365,7 @@ function Watch:wait(timeout)
     elseif done == nil then
         return nil, message, code
     end
-    return nothing_happened(self, seconds)
+    return nothing_seen(self, seconds)
 end
 
 --- Returns the event that the watch has seen, without waiting.

@@ -209,22 +209,27 @@ describe("an adapter that the program supplies", function()
             return nil, client:latch(fixture.path(), 1):wait(timeout)
         end
     } do
-        for _, timeout in ipairs { 0.2, 0 } do
-            it(("may resume a coroutine long after its time: %s says so, with a timeout of %g s"):format(name, timeout), function()
-                local client, link = fixture.client_behind_proxy({ wait = { wake = function() end, wait = function(...)
+        for _, case in ipairs { { 0.2, "timeout" }, { 0, "disconnected" }, { 0.2, "disconnected", ", where the server hangs" } } do
+            local timeout, code, hangs = case[1], case[2], case[3]
+            it(("may resume a coroutine long after its time: %s says so, with a timeout of %g s%s"):format(name, timeout,
+                hangs or ""), function()
+                local adapter = { wake = function() end, wait = function(...)
                     if loop.is_inside() then
                         coroutine.yield()
                         return true
                     end
                     return loop.wait(...)
-                end } })
+                end }
+                local client, link = fixture.client_behind_proxy({ wait = adapter, session_timeout = hangs and 60 })
                 local answer
                 local resume = coroutine.wrap(function()
                     answer = compat.pack(ask(client, timeout))
                 end)
                 link:stall("down") -- it has to wait
                 resume()
-                link:resume()
+                if not hangs then
+                    link:resume()
+                end
                 local due = core.now() + (timeout == 0 and client:_cleanup_timeout() or timeout) + 3
                 repeat
                     socket.sleep(0.5)
@@ -233,8 +238,9 @@ describe("an adapter that the program supplies", function()
                 resume()
                 local lock, message = answer[1], answer[3]
                 assert.equal(4, answer.n)
-                assert.equal(timeout == 0 and "disconnected" or "timeout", answer[4])
+                assert.equal(code, answer[4])
                 assert.truthy(message:find("its coroutine was not resumed in time", 1, true), message)
+                link:resume()
                 assert(client:flush(10))
                 if lock then
                     assert.equal(1, #fixture.children(lock:path()))

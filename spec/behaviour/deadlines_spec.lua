@@ -65,6 +65,7 @@ describe("a wait for a lock ends exactly when its time is up", function()
         it(("with the code disconnected where a server hangs, after %g seconds"):format(seconds), function()
             local client, link = fixture.client_behind_proxy { wait = loop, session_timeout = 30 }
             local path, latch = fixture.path(), client:latch(fixture.path(), 1)
+            local _, watch = client:exists(path, { watch = true, timeout = 10 })
             link:stall()
             loop.run(function()
                 for _, kind in ipairs(kinds) do
@@ -77,6 +78,10 @@ describe("a wait for a lock ends exactly when its time is up", function()
                 end
                 assert.equal("disconnected", select(3, latch:wait(seconds)))
                 assert.equal("disconnected", select(3, client:get(path, { timeout = seconds })))
+                local _, message, code = watch:wait(seconds)
+                assert.equal("timeout", code)
+                assert.truthy(message:find("no change of " .. path, 1, true), message)
+                assert.truthy(message:find(": .*ZooKeeper at "), message)
             end)
             link:resume()
         end)

@@ -31,6 +31,9 @@ describe("the live view in chromium #once", function()
         page:await [[document.querySelector("#queue-rows tr").textContent.includes("two")
             && document.querySelector("#queue-rows tr .tag.hold")]]
         page:await [[document.querySelector("#ended-rows tr").textContent.includes("<b>one</b>")]]
+        page:evaluate(('location.hash = "#/lock/" + encodeURIComponent("%s/never")'):format(top))
+        page:await [[document.querySelector("#lock-tags").textContent.includes("no lock")]]
+        page:await [[document.querySelector("#queue-empty").textContent.includes("There is no lock at this path")]]
         assert.same({}, page.problems)
     end)
 end)

@@ -110,6 +110,20 @@ await test("hostile names and identities are only text", async () => {
   await page.close();
 });
 
+await test("a path without a lock says so, in both languages, until there is one", async () => {
+  const page = await open(view.url + link("/t/never"));
+  await until(page, "no lock", has, "#lock-tags .tag", "no lock");
+  await until(page, "what that means", has, "#queue-empty", "There is no lock at this path");
+  await page.click("#language");
+  await until(page, "the same in Chinese", has, "#queue-empty", "此路径没有锁");
+  await page.click("#language");
+  const holder = hold("/t/never", "one:1");
+  await until(page, "the holder", has, "#queue-rows tr", "one:1");
+  check(await page.evaluate(() => !document.querySelector("#lock-tags").textContent.includes("no lock")), "there is a lock now");
+  await holder.release();
+  await page.close();
+});
+
 await test("search, sort and keys", async () => {
   const holders = ["alpha", "beta", "gamma"].map((name) => hold("/t/keys/" + name, name + ":1"));
   for (const one of holders) await one.held;

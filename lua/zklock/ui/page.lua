@@ -222,7 +222,7 @@ dialog .row { justify-content: flex-end; }
 <div id="lanes" role="img"></div><div class="legend" id="legend"></div></div>
 <div class="card"><div class="head"><h2 data-text="queue"></h2><p id="queue-note"></p></div>
 <table class="queue"><thead class="plain-head"><tr id="queue-columns"></tr></thead><tbody id="queue-rows"></tbody></table>
-<p id="queue-empty" hidden data-text="nobody"></p></div>
+<p id="queue-empty" hidden></p></div>
 <div class="card" id="ended-card"><div class="head"><h2 data-text="ended"></h2><p data-text="endedNote"></p></div>
 <table class="queue"><thead class="plain-head"><tr id="ended-columns"></tr></thead><tbody id="ended-rows"></tbody></table></div>
 </section>
@@ -267,6 +267,7 @@ en: {
   lanesLabel: "Lanes of {0} contenders in the last 5 minutes. The tables below say the same in words.", nowMark: "now",
   ago: "−{0} min",
   queue: "Queue", queueNote: "{0} contenders, the first {1} are shown", nobody: "Nobody holds this lock, and nobody waits for it.",
+  missing: "no lock", missingText: "There is no lock at this path. It appears here as soon as a program asks for it.",
   queueColumns: ["No.", "State", "Identity", "Since", "Session", "Node"], holds: "holds", pending: "prepared",
   waits: "waits for {0}",
   waitsPermit: "next: waits for a permit", ahead: "{0} ahead", reads: "shared", permit: "permit", asked: "asked to release",
@@ -311,6 +312,7 @@ zh: {
   minutes: "最近 5 分钟", legend: { hold: "持有", wait: "等待", lost: "丢失", gone: "结束：释放或丢失" },
   lanesLabel: "最近 5 分钟内 {0} 个竞争者的时间线。下方表格有相同内容。", nowMark: "现在", ago: "−{0} 分",
   queue: "队列", queueNote: "{0} 个竞争者，显示前 {1} 个", nobody: "没有持有者，也没有等待者。",
+  missing: "没有锁", missingText: "此路径没有锁。一旦有程序请求锁，就会出现在这里。",
   queueColumns: ["编号", "状态", "标识", "时间", "会话", "节点"], holds: "持有", pending: "已预备", waits: "等待 {0}", waitsPermit: "队首：等待许可",
   ahead: "前面 {0} 个", reads: "共享", permit: "许可", asked: "已被请求释放",
   sessions: { connected: "已连接", disconnected: "未连接", unknown: "未知", gone: "已结束" },
@@ -683,7 +685,7 @@ function drawLock() {
   document.title = clean(shownPath) + " – zklock";
   $("revoke").hidden = !(frame && frame.revoke && item && item.holders > 0);
   if (!item) return;
-  const tags = [tag(T.kinds[item.kind] || item.kind), tag(stateText(item), item.holders ? "hold" : "")];
+  const tags = [tag(T.kinds[item.kind] || item.kind), tag(item.missing ? T.missing : stateText(item), item.holders ? "hold" : "")];
   if (item.waiters) tags.push(tag(fill(T.waitingCount, item.waiters), "wait"));
   if (isLong(item)) tags.push(tag(T.long, "lost"));
   if (item.away) tags.push(tag(T.awayTag, "lost"));
@@ -731,6 +733,7 @@ function drawQueue(item) {
   }));
   $("queue-rows").parentNode.hidden = item.contenders.length === 0;
   $("queue-empty").hidden = item.contenders.length > 0;
+  write($("queue-empty"), item.missing ? T.missingText : T.nobody);
   write($("queue-note"), item.total > item.contenders.length ? fill(T.queueNote, item.total, item.contenders.length) : "");
 }
 function drawEnded(item) {

@@ -26,6 +26,8 @@ function revoke.run(arguments, context)
         end
         if arguments.json then
             context.output:line(context.output.json { path = arguments.path, asked = asked })
+        elseif not state then
+            context:say("there is no node %s: nobody holds this lock", arguments.path)
         elseif asked == 0 then
             context:say("nobody holds %s", arguments.path)
         else

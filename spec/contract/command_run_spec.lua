@@ -347,6 +347,7 @@ describe("zklock run tells", function()
         assert.equal(0, result.status)
         assert.truthy(result.errors:find("waiting for " .. further .. ": held by web3:4711 (its node is ", 1, true), result.errors)
         assert.is_nil(result.errors:find("waiting for " .. path .. ":", 1, true))
+        assert.truthy(result.errors:find("acquired " .. path .. ", " .. further .. " after ", 1, true), result.errors)
     end)
 
     it("the outcome to --status-fd, also for codes that a command may use #asan", function()

@@ -7,7 +7,7 @@ local process = require "zklock.process"
 
 local ipairs, os, pairs, tonumber = ipairs, os, pairs, tonumber
 local huge, max = math.huge, math.max
-local concat = table.concat
+local concat, unpack = table.concat, table.unpack or rawget(_G, "unpack")
 local format = string.format
 
 local acquire = {}
@@ -87,6 +87,11 @@ local function make(session, arguments, options)
         members[#members + 1] = make_lock(session.client, path, arguments, options)
     end
     return members[2] and session.client:multi(members) or members[1], members
+end
+
+--- Names the locks of a command line.
+function acquire.paths(arguments)
+    return concat({ arguments.path, unpack(arguments.lock) }, ", ")
 end
 
 --- Returns a message if the arguments do not fit together.
@@ -188,7 +193,7 @@ function acquire.acquire(session, arguments, context, options, deadline)
         end
         return give_up(arguments, context, message, code)
     elseif said then
-        context:say("acquired %s after %s", arguments.path, context.output.duration(process.now() - started))
+        context:say("acquired %s after %s", acquire.paths(arguments), context.output.duration(process.now() - started))
     end
     return got, members
 end

@@ -208,8 +208,8 @@ local function hold_and_run(arguments, context, guard, status, words)
         status.outcome, status.exit = outcome, members
     end
     if not session:close() then
-        context:warn("the servers have not acknowledged the release of %s; it will be free after the session timeout",
-            arguments.path)
+        context:warn("the servers have not acknowledged the release of %s, which ends with the session timeout",
+            acquire.paths(arguments))
     end
     return supervisor
 end

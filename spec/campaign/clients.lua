@@ -5,6 +5,7 @@ local uv = require "luv"
 local cjson = require "cjson"
 local tasks = require "spec.campaign.tasks"
 local files = require "spec.support.files"
+local program = require "spec.support.nginx_program"
 
 local Clients = {}
 Clients.__index = Clients
@@ -22,8 +23,6 @@ local FAKETIME = {
 
 --- runtime -> the program of a client, if it is not contender.lua.
 local PROGRAMS = { curator = "curator", command = "command" }
-
-local NGINX_MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so" }
 
 local function exists(name)
     return uv.fs_stat(name) ~= nil
@@ -80,17 +79,13 @@ function commands.nginx(self, client, record)
     local directory = self.settings.directory .. "/" .. client.name
     uv.fs_mkdir(directory, 493)
     local template = assert(io.open(self.settings.root .. "/spec/campaign/programs/nginx.conf"))
-    local modules = {}
-    for _, module in ipairs(NGINX_MODULES) do
-        modules[#modules + 1] = exists(module) and ("load_module %s;"):format(module) or nil
-    end
     local values = {
-        MODULES = table.concat(modules, "\n"), DIRECTORY = directory, ROOT = self.settings.root, SETTINGS = client.file,
+        MODULES = program.load_modules(), DIRECTORY = directory, ROOT = self.settings.root, SETTINGS = client.file,
         RECORD = record
     }
     files.write(directory .. "/nginx.conf", (template:read("*a"):gsub("@(%u+)@", values)))
     template:close()
-    return { "nginx", "-p", directory, "-c", directory .. "/nginx.conf" }
+    return program.command(directory)
 end
 
 --- Puts an order where a client looks for it; nil: none.

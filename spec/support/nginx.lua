@@ -5,7 +5,8 @@
 --     local status, body = server:get("/")
 --     server:reload()      server:quit()      server:stop()
 --
--- Needs LuaSocket, nginx and, unless it is an OpenResty, Debian's modules for nginx.
+-- Needs LuaSocket, and the nginx that the environment variable NGINX names (else the `nginx` of PATH), with Lua built in, as in
+-- OpenResty, or with Debian's modules.
 
 local socket = require "socket"
 local cluster = require "spec.support.cluster"
@@ -13,13 +14,11 @@ local daemon = require "spec.support.daemon"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local ports = require "spec.support.ports"
+local program = require "spec.support.nginx_program"
 
 local nginx = {}
 local Server = {}
 Server.__index = Server
-
---- Debian's modules, which OpenResty contains.
-local MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so" }
 
 local PATIENCE = 60
 
@@ -59,11 +58,6 @@ http {
 @HTTP@
 }
 ]]
-
---- Returns whether nginx is installed.
-function nginx.is_there()
-    return select(2, cluster.run({ "sh", "-c", "command -v nginx" })) == 0
-end
 
 local function absolute(path)
     return path:sub(1, 1) == "/" and path or (cluster.run({ "pwd" })) .. "/" .. path
@@ -108,12 +102,7 @@ function nginx.start(options)
     for name, value in pairs(options.values or {}) do
         values[name] = value
     end
-    local head = ""
-    for _, module in ipairs(MODULES) do
-        if files.exists(module) then
-            head = head .. "load_module " .. module .. ";\n"
-        end
-    end
+    local head = program.load_modules()
     if cluster.run({ "id", "-u" }) == "0" then
         head = head .. "user root;\n"
     end
@@ -135,12 +124,12 @@ end
 
 --- Runs nginx and waits until it accepts connections.
 function Server:_launch()
-    local words = { "nginx", "-p", self.directory, "-c", self.config }
-    if SANITIZER then
-        local options = ("ASAN_OPTIONS=%s:log_path=%s/sanitizer"):format(os.getenv("ASAN_OPTIONS") or "", self.directory)
-        words = { "env", "LD_PRELOAD=" .. SANITIZER, options, (table.unpack or unpack)(words) }
-    end
-    self.daemon = daemon.start(words, { directory = self.directory, signal = "TERM" })
+    local environment = SANITIZER and {
+        "LD_PRELOAD=" .. SANITIZER,
+        ("ASAN_OPTIONS=%s:log_path=%s/sanitizer"):format(os.getenv("ASAN_OPTIONS") or "", self.directory)
+    }
+    local command = program.command(self.directory, environment)
+    self.daemon = daemon.start(command, { directory = self.directory, signal = "TERM" })
     self.pid = self.daemon.pid
     eventually(function()
         assert(self:is_running(), "nginx does not start: " .. self.daemon:output() .. self:log())

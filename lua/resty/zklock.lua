@@ -43,7 +43,7 @@ local AT_ONCE = { wait = false }
 --- The arguments of connect: servers, prefix, and the settings of the client. It is false before that call.
 local connection = false
 
---- Says which ZooKeeper the locks are in. Call it once, in init_by_lua or init_worker_by_lua, before the first `new`. In
+--- Says which ZooKeeper the locks are in. Call it once, in init_by_lua or init_worker_by_lua, before the first `lock`. In
 -- init_worker_by_lua it opens the worker's session, in the background. Without it the servers are those in the environment
 -- variable ZKLOCK_SERVERS, which nginx passes to its workers only with `env ZKLOCK_SERVERS;`.
 --
@@ -114,7 +114,7 @@ local function read_number(opts, name)
     return number
 end
 
---- Makes a lock object, which holds one lock at a time. Sends nothing.
+--- Makes a lock object, which holds one lock at a time. Works in init_by_lua, too: the client is opened by the first `lock`.
 --
 -- @tparam string dict_name a name for a group of keys: the same key in another dictionary is another lock. There need not be a
 --   lua_shared_dict of that name
@@ -122,8 +122,7 @@ end
 --   seconds a hold ends by itself, default 30; 0: it does not. A timeout above exptime counts as exptime. `step`, `ratio`
 --   and `max_step` have no effect, because nothing is polled
 -- @treturn table|nil
--- @treturn string|nil "dictionary not found" (dict_name is no name), or a message
--- @treturn string|nil zklock's code of a message
+-- @treturn string|nil "dictionary not found" (dict_name is no name)
 -- @raise when an option is no number, or exptime is negative
 function RestyLock.new(_, dict_name, opts)
     if type(dict_name) ~= "string" or dict_name == "" then
@@ -136,15 +135,10 @@ function RestyLock.new(_, dict_name, opts)
     if exptime < 0 then
         error("resty.zklock:new: opts.exptime must not be negative", 2)
     end
-    local client, prefix, code = open()
-    if not client then
-        return nil, prefix, code
-    end
     return setmetatable({
         timeout = timeout and max(0, min(timeout, exptime)) or TIMEOUT,
         exptime = exptime,
-        _client = client,
-        _prefix = path(prefix, dict_name),
+        _dictionary = dict_name,
         _lock = false
     }, metatable)
 end
@@ -169,9 +163,15 @@ function RestyLock:lock(key)
     elseif #key > LONGEST_KEY then
         return nil, "key too long"
     end
+    local client, prefix, code = open()
+    if not client then
+        return nil, prefix, code
+    end
     local exptime = self.exptime
-    local lock = self._client:mutex(path(self._prefix, key), { max_hold = exptime > 0 and exptime < huge and exptime or nil })
-    local held, message, code = lock:acquire { timeout = self.timeout, keep = true }
+    prefix = path(prefix, self._dictionary)
+    local lock = client:mutex(path(prefix, key), { max_hold = exptime > 0 and exptime < huge and exptime or nil })
+    local held, message
+    held, message, code = lock:acquire { timeout = self.timeout, keep = true }
     if not held then
         if code == "timeout" then
             return nil, "timeout"

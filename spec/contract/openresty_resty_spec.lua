@@ -327,11 +327,29 @@ describe("resty.zklock inside nginx #nginx", function()
         nobody_complained(other)
     end)
 
+    it("makes objects in init_by_lua, for all requests, also before connect", function()
+        local server = inside.start([[
+            location = /made { content_by_lua_block {
+                local lock = package.loaded.made
+                ngx.say(tostring(lock:lock("made")), " ", tostring(lock:unlock()))
+            } }
+        ]], { settings = [[
+            local resty_lock = require "resty.zklock"
+            package.loaded.made = assert(resty_lock:new("my_locks", { timeout = 20 }))
+            assert(resty_lock.connect { servers = inside.servers, prefix = inside.path })
+        ]] })
+        for _ = 1, 2 do
+            assert.equal("0 1", ask(server, "/made"))
+        end
+        nobody_complained(server)
+    end)
+
     it("takes its servers from the environment, and says so if there are none", function()
         local locations = [[
             location = /new { content_by_lua_block {
-                local lock, err = require("resty.zklock"):new("my_locks", { timeout = 20 })
-                ngx.say(lock and tostring(lock:lock(ngx.var.arg_key)) or err)
+                local lock = assert(require("resty.zklock"):new("my_locks", { timeout = 20 }))
+                local elapsed, err = lock:lock(ngx.var.arg_key)
+                ngx.say(elapsed and tostring(elapsed) or err)
             } }
         ]]
         local without = inside.start(locations)

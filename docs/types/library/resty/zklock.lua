@@ -24,12 +24,11 @@ local RestyLock = {}
 ---@return zklock.Code? code
 function RestyLock.connect(settings) end
 
---- Makes a lock object, which holds one lock at a time. Sends nothing.
+--- Makes a lock object, which holds one lock at a time. The client is opened by the first lock.
 ---@param dict_name string a name for a group of keys
 ---@param opts? resty.zklock.Options
 ---@return resty.zklock? lock
 ---@return string? message
----@return zklock.Code? code
 function RestyLock:new(dict_name, opts) end
 
 --- Acquires the lock of a key.

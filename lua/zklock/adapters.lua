@@ -172,6 +172,10 @@ function adapters.find(choice)
         return nil, 'option \'wait\' must be "auto", "blocking", "openresty", "cqueues", "luv", "copas" or a table'
     end
     local name = choice == "auto" and detect() or choice
+    local ngx = name == "openresty" and rawget(_G, "ngx")
+    if ngx and not ngx.timer then
+        return nil, "option 'wait': in ngx.run_worker_thread it must be \"blocking\", which blocks that thread only"
+    end
     local found, adapter = pcall(require, "zklock.adapters." .. name)
     if not found then
         return nil, format("option 'wait': the adapter \"%s\" cannot be loaded here (%s); " ..

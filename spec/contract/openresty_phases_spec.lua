@@ -15,14 +15,23 @@ local proxy = require "spec.support.proxy"
 local cycle, nobody_complained, start = inside.cycle, inside.nobody_complained, inside.start
 local remember = fixture.remember
 
+--- Makes a certificate and its key in a new directory. Returns the directory.
+local function certificate()
+    local directory = files.make_directory()
+    local _, status = cluster.run({ "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
+        "-keyout", directory .. "/key", "-out", directory .. "/cert" })
+    assert.equal(0, status)
+    fixture.on_clean(function()
+        cluster.run({ "rm", "-rf", directory })
+    end)
+    return directory
+end
+
 describe("inside nginx #nginx", function()
     after_each(fixture.clean)
 
     it("locks work in every phase that can wait, and calls that need no wait work in all other phases", function()
-        local directory = files.make_directory()
-        local _, status = cluster.run({ "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
-            "-keyout", directory .. "/key", "-out", directory .. "/cert" })
-        assert.equal(0, status)
+        local directory = certificate()
         local probe = "require('spec.support.inside_nginx').probe"
         local server = start(([[
             location = /hold {
@@ -60,13 +69,12 @@ describe("inside nginx #nginx", function()
                 listen 127.0.0.1:@PORT2@ ssl;
                 ssl_certificate DIR/cert;
                 ssl_certificate_key DIR/key;
-                ssl_client_hello_by_lua_block { PROBE("ssl_client_hello") }
                 ssl_certificate_by_lua_block { PROBE("ssl_cert") }
                 location / { return 200 "encrypted"; }
             }
         ]]):gsub("PROBE", probe):gsub("DIR", directory) })
         local waiting = { "rewrite", "access", "content", "timer", "ssl_cert" }
-        local others = { "set", "header_filter", "body_filter", "log", "balancer", "ssl_client_hello" }
+        local others = { "set", "header_filter", "body_filter", "log", "balancer" }
         for _, phase in ipairs(others) do
             fixture.join(server.path .. "-" .. phase) -- a free lock may be granted before the call has to wait
         end
@@ -74,7 +82,6 @@ describe("inside nginx #nginx", function()
         assert.equal(200, (server:get("/phases")))
         server:get("/balancer")
         assert.equal(200, (server:get("/ssl")))
-        cluster.run({ "rm", "-rf", directory })
         for _, phase in ipairs(waiting) do
             assert.equal(phase .. "; acquire true; release true; held true, token string", inside.await_report(server, phase))
         end
@@ -83,6 +90,70 @@ describe("inside nginx #nginx", function()
         end
         -- A refused acquisition has not stayed in a queue.
         fixture.await_children(server.path .. "-log", 1)
+        nobody_complained(server)
+    end)
+
+    it("ssl_client_hello_by_lua waits where nginx can suspend the handshake, and answers phase elsewhere", function()
+        local locations, hosts = {}, {}
+        for name, lua in pairs { sleep = "ngx.sleep(0.001)", wait = "require('spec.support.inside_nginx').probe('hello', 1)" } do
+            locations[#locations + 1] = ([[
+                location = /NAME { proxy_pass https://unix:@DIRECTORY@/NAME; proxy_ssl_session_reuse off; }
+            ]]):gsub("NAME", name)
+            hosts[#hosts + 1] = ([[
+                server {
+                    listen unix:@DIRECTORY@/NAME ssl;
+                    ssl_certificate DIR/cert;
+                    ssl_certificate_key DIR/key;
+                    ssl_client_hello_by_lua_block { LUA }
+                    location / { return 200 "encrypted"; }
+                }
+            ]]):gsub("%f[%w@]%u+%f[^%w@]", { NAME = name, LUA = lua, DIR = certificate() })
+        end
+        local server = start(table.concat(locations), { http = table.concat(hosts) })
+        fixture.join(server.path .. "-hello")
+        assert.equal(200, (server:get("/wait")))
+        local expected = server:get("/sleep") == 200 and "timeout" or "phase"
+        assert.equal("ssl_client_hello; acquire " .. expected .. "; release not_held", inside.await_report(server, "hello"))
+    end)
+
+    it("a phase that this version does not know may wait if nginx can suspend it", function()
+        -- As a later nginx would have it: under names that are not in any list.
+        local server = start([[
+            location = /new {
+                access_by_lua_block { require("spec.support.inside_nginx").probe("new") }
+                content_by_lua_block { ngx.say("done") }
+                log_by_lua_block { require("spec.support.inside_nginx").probe("log") }
+            }
+        ]], { head = inside.HEAD:gsub('local inside = require "spec', [[
+            local get_phase, names = ngx.get_phase, { access = "new", log = "new_log" }
+            ngx.get_phase = function()
+                local phase = get_phase()
+                return names[phase] or phase
+            end
+            %0]]) })
+        fixture.join(server.path .. "-log")
+        assert.equal(200, (server:get("/new")))
+        assert.equal("new; acquire true; release true", inside.await_report(server, "new"))
+        assert.equal("new_log; acquire phase; release not_held", inside.await_report(server, "log"))
+        nobody_complained(server)
+    end)
+
+    it("a thread of ngx.run_worker_thread locks with wait = \"blocking\", and is told so without it", function()
+        local server = start([[
+            location = /thread { content_by_lua_block {
+                local wait = ngx.var.arg_wait
+                local ran, result = ngx.run_worker_thread("pool", "spec.support.inside_thread", "cycle",
+                    "@ZOOKEEPER@", "@PATH@", wait)
+                ngx.say(tostring(ran), " ", tostring(result))
+            } }
+        ]], { main = "thread_pool pool threads=1;" })
+        for _ = 1, 2 do
+            assert.same({ 200, "true true" }, { server:get("/thread?wait=blocking") })
+        end
+        for _, query in ipairs { "", "?wait=openresty" } do
+            local _, text = server:get("/thread" .. query)
+            assert.truthy(text:find('option \'wait\': in ngx.run_worker_thread it must be "blocking"', 1, true), text)
+        end
         nobody_complained(server)
     end)
 

@@ -33,11 +33,12 @@ local function outcome(value, _, code)
     return code or tostring(value and true or value)
 end
 
---- Tries a free lock on a separate path and a held lock in the present phase. Keeps the results for "/report".
-function inside.probe(name)
+--- Tries a free lock on a separate path, for 20 seconds unless given, and a held lock in the present phase. Keeps the results for
+-- "/report".
+function inside.probe(name, seconds)
     local words = { ngx.get_phase() }
     local free = inside.mutex(inside.path .. "-" .. name)
-    words[2] = "acquire " .. outcome(free:acquire(20))
+    words[2] = "acquire " .. outcome(free:acquire(seconds or 20))
     words[3] = "release " .. outcome(free:release { wait = false })
     local held = inside.held
     if held then

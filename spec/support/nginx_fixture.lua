@@ -28,13 +28,13 @@ inside.HEAD = [[
         location = /plain { content_by_lua_block { ngx.say("plain") } }
 ]]
 
---- Starts nginx with one worker, or as many as the options give, the locations above and these; `@PATH@` is a new path. `idle` as
--- of nginx.start. `settings`: Lua that sets fields of support.inside_nginx, `inside`.
+--- Starts nginx with one worker, or as many as the options give, the locations above and these; `@PATH@` is a new path. `idle`
+-- and `main` as of nginx.start. `settings`: Lua that sets fields of support.inside_nginx, `inside`.
 function inside.start(locations, options)
     options = options or {}
     local path = options.path or fixture.path()
     local server = fixture.remember(nginx.start {
-        workers = options.workers, idle = options.idle,
+        workers = options.workers, idle = options.idle, main = options.main,
         http = (options.head or inside.HEAD) .. (locations or "") .. "}\n" .. (options.http or ""),
         values = {
             ZOOKEEPER = options.servers or fixture.servers(), PATH = path, PORT2 = ports.free(), SETTINGS = options.settings or ""

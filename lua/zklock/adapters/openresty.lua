@@ -13,6 +13,7 @@
 
 local callbacks = require "zklock.adapters.openresty.callbacks"
 local draining = require "zklock.adapters.openresty.draining"
+local ffi = require "ffi"
 local holds = require "zklock.adapters.openresty.holds"
 local pumping = require "zklock.adapters.openresty.pump"
 local running = require "zklock.adapters.openresty.requests"
@@ -22,6 +23,7 @@ local ticker = require "zklock.adapters.openresty.ticker"
 local ngx = ngx
 local format = string.format
 local max, min = math.max, math.min
+local pairs, pcall = pairs, pcall
 local get_phase = ngx.get_phase
 local new_semaphore = semaphore.new
 local attend, report_late, WAIT_WITHOUT_PUMP = pumping.attend, pumping.report_late, pumping.WAIT_WITHOUT_PUMP
@@ -30,11 +32,31 @@ local attend, report_late, WAIT_WITHOUT_PUMP = pumping.attend, pumping.report_la
 -- not run. A wait shorter than the shortest would be rounded to 0.
 local LONGEST_WAIT, SHORTEST_WAIT = 5, 0.001
 
---- The phases in which a coroutine can be suspended, also by an nginx without OpenResty's patches: such an nginx breaks the
--- handshake off when ssl_client_hello_by_lua* or ssl_session_fetch_by_lua* wait.
-local YIELDING = {
-    rewrite = true, server_rewrite = true, access = true, content = true, timer = true, preread = true, ssl_cert = true
-}
+--- Phases whose semaphores do not know everything: nginx breaks the handshake off when the code waits, unless nginx and, for
+-- ssl_session_fetch_by_lua*, OpenSSL have OpenResty's patches. Names that such an nginx and such an OpenSSL export.
+local PATCHES = { ssl_client_hello = "ngx_is_privileged_agent", ssl_session_fetch = "SSL_magic_pending_session_ptr" }
+ffi.cdef "extern unsigned ngx_is_privileged_agent; void *SSL_magic_pending_session_ptr(void);"
+
+--- Phase -> whether a coroutine can be suspended in it.
+local suspends = {}
+for phase, name in pairs(PATCHES) do
+    if not pcall(function() return ffi.C[name] end) then
+        suspends[phase] = false
+    end
+end
+
+--- Whether a coroutine can be suspended in the phase, which is the running one. Asks a semaphore, once for each phase.
+local function can_suspend(phase)
+    if suspends[phase] == nil then
+        local one = new_semaphore(0)
+        if not one then
+            return false
+        end
+        local _, problem = one:wait(0)
+        suspends[phase] = problem == "timeout" -- elsewhere it is "API disabled in the context of …"
+    end
+    return suspends[phase]
+end
 
 ticker.serve(function(now)
     local pumped, waiting = pumping.look_after_all(now), callbacks.look_after()
@@ -61,7 +83,7 @@ function openresty.prepare(settings)
             "init_worker_by_lua*, or in requests and timers by way of zklock.shared", "phase"
     elseif phase == "exit_worker" then
         return nil, "zklock.connect cannot be called in exit_worker_by_lua*", "phase"
-    elseif not YIELDING[phase] then
+    elseif not can_suspend(phase) then
         settings.connect_timeout = 0
     end
     return true
@@ -107,7 +129,7 @@ end
 --- See zklock.adapters for the contract of an adapter's functions.
 function openresty.wait(client, waiter, seconds)
     local phase = get_phase()
-    if not YIELDING[phase] then
+    if not can_suspend(phase) then
         return nil, format("nothing can be waited for in nginx's phase '%s'", phase), "phase"
     end
     local longest = LONGEST_WAIT

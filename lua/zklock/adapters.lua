@@ -55,6 +55,7 @@
 --                       coroutine that is not reused for anything else later. nil: the coroutine works for itself. Must not
 --                       yield. A hold belongs to the coroutine that acquired it. Coroutines of one owner may also release and
 --                       query each other's holds. When a coroutine ends while it holds, the hold belongs to its owner.
+--                       A hold without `keep` lasts as long as its owner, also if nothing else refers to the lock.
 --     adapter.bind(hold)
 --                       optional: the running coroutine has asked for a lock, by `hold.acquisition`. The adapter may end this
 --                       acquisition together with whatever runs; it may use the field `hold.owner` for this.

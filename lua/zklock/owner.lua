@@ -34,10 +34,10 @@ local groups = setmetatable({}, WEAK_KEYS)
 --- Makes an acquirer. `weak.thread` is its coroutine, `weak.owner` its owner, if any. Lock objects remember `mark` for the acquirer
 -- or for its whole group. `group` is the acquirer that stands for the group, or nil. `companions` are the companions that the
 -- coroutine uses, by object, so that companions exist as long as the coroutine, or in a group as long as the owner. Where the
--- acquirer stands for a group, `further` is the set of its other acquirers, and `by_thread` finds them.
+-- acquirer stands for a group, `held` has the lock objects that must not be collected, by their holds, `further` is the set of its other acquirers, and `by_thread` finds them.
 local function new_acquirer(thread, owner)
     local weak = setmetatable({ thread = thread, owner = owner }, WEAK_VALUES)
-    return { weak = weak, mark = weak, companions = false }
+    return { weak = weak, mark = weak, companions = false, held = false }
 end
 
 --- Makes an acquirer that stands for the group of an owner.
@@ -240,9 +240,15 @@ function Owner.place(lock, me)
     return use(lock) == nil and lock or new_companion(lock._origin or lock)
 end
 
---- Notes that this lock object holds now.
+--- Notes that this lock object holds now. A group refers to it, because it would release when it is collected; but not to a hold
+-- that outlives the group.
 function Owner.note_held(lock)
-    local object = lock._origin
+    local object, hold = lock._origin, lock._hold
+    local group = hold.acquirer.group
+    if group and not hold.keep then
+        group.held = group.held or {}
+        group.held[hold] = lock
+    end
     if object then
         object._latest = object._latest or setmetatable({}, WEAK_VALUES)
         object._latest.lock = lock
@@ -257,8 +263,19 @@ function Owner.forget_caller(lock)
     end
 end
 
+--- Notes that a lock object need not exist for its hold any more.
+local function let_go(hold)
+    local acquirer = hold.acquirer -- nil: a weak hold's, which was collected
+    local group = acquirer and acquirer.group
+    if group and group.held then
+        group.held[hold] = nil
+    end
+end
+Owner.let_go = let_go
+
 --- Notes that a hold of a lock object, or an attempt at one, has ended.
 function Owner.forget(lock, hold)
+    let_go(hold)
     local object = lock._origin
     if not object then
         return

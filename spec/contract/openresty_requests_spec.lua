@@ -213,6 +213,84 @@ describe("a request that ends while it holds releases its lock #nginx", function
         fixture.await_children(server.path, 0)
     end)
 
+    for kind, code in pairs {
+        mutex = "client:mutex(path)", semaphore = "client:semaphore(path, 1)", write = "client:rwlock(path).write",
+        multi = "client:multi { client:mutex(path) }"
+    } do
+        it("and not before, although the collector runs and nothing refers to the " .. kind .. " any more", function()
+            local server = inside.start([[
+                location = /front {
+                    access_by_lua_block {
+                        local inside = require "spec.support.inside_nginx"
+                        local client, path = inside.client(), inside.path
+                        assert((]] .. code .. [[):acquire(20))
+                    }
+                    proxy_pass http://127.0.0.1:@PORT@/upstream;
+                }
+                location = /upstream { content_by_lua_block {
+                    local inside = require "spec.support.inside_nginx"
+                    local client, path = inside.client(), inside.path
+                    collectgarbage()
+                    collectgarbage() -- the first one has called the finalizers
+                    assert(client:flush(20))
+                    local other = ]] .. code .. [[
+
+                    local _, _, code = other:try_acquire()
+                    ngx.say(code)
+                } }
+                location = /free { content_by_lua_block {
+                    local inside = require "spec.support.inside_nginx"
+                    local client, path = inside.client(), inside.path
+                    assert((]] .. code .. [[):with_lock(function() ngx.say("free") end, 20))
+                } }
+            ]])
+            for _ = 1, 2 do
+                assert.same({ 200, "timeout" }, { server:get("/front") })
+                assert.same({ 200, "free" }, { server:get("/free") })
+            end
+            nobody_complained(server)
+        end)
+    end
+
+    it("and the callback of an acquisition holds until it returns, although it has not kept the lock", function()
+        local server = inside.start([[
+            location = /call { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                assert(inside.mutex("@PATH@"):acquire { timeout = 20, callback = function()
+                    ngx.sleep(0.001)
+                    collectgarbage()
+                    collectgarbage()
+                    assert(inside.client():flush(20))
+                    local _, _, code = inside.mutex("@PATH@"):try_acquire()
+                    ngx.shared.results:set("other", code or "acquired")
+                end })
+            } }
+        ]])
+        server:get("/call")
+        inside.await_report(server, "other", "timeout")
+        fixture.await_children(server.path, 0)
+        nobody_complained(server)
+    end)
+
+    it("and is no longer referred to then", function()
+        local server = inside.start([[
+            location = /hold { content_by_lua_block {
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@")
+                package.loaded.held = setmetatable({ lock }, { __mode = "v" })
+                assert(lock:acquire(20))
+            } }
+            location = /look { content_by_lua_block {
+                collectgarbage()
+                ngx.say(tostring(package.loaded.held[1]))
+            } }
+        ]])
+        server:get("/hold")
+        fixture.await_children(server.path, 0)
+        eventually(function()
+            return select(2, server:get("/look")) == "nil"
+        end, 20, "the lock object to be collected")
+    end)
+
     it("and makes a lock object that it has kept free again, with a hint about keep", function()
         local server = inside.start([[
             location = /forget { content_by_lua_block {

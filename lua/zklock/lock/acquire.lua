@@ -98,8 +98,8 @@ Lock._read_acquire = read_acquire
 -- another coroutine has acquired the object since. A reentrant lock is released by one level. If the block has already released
 -- that level, an outer level is released. with_lock does not do that.
 --
--- In nginx the hold ends with the request, or the timer handler, that acquires it. With `keep = true` it does not. Elsewhere
--- `keep` has no effect.
+-- In nginx the hold ends with the request, or the timer handler, that acquires it, and not before, also if nothing refers to the
+-- lock. With `keep = true` it does not end with the request, but when the lock is collected. Elsewhere `keep` has no effect.
 --
 -- With `callback`, acquire does not wait. It returns a call (`Call`), and later the pump calls `callback(lock)` or `callback(nil,
 -- message, code)`: exactly once, also when the client is closed (code "closed"), and never from within acquire. Each such

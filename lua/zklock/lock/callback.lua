@@ -44,8 +44,8 @@ function kind.deliver(subject, fn, lock, message, code)
     local adapter = subject.lock._client._adapter
     if lock and adapter.owner then
         local hold = subject.hold
-        Owner.pass(lock, hold, Owner.running(lock._client))
         hold.keep = subject.keep
+        Owner.pass(lock, hold, Owner.running(lock._client))
         if not hold.keep and adapter.bind then
             adapter.bind(hold)
         end

@@ -80,6 +80,7 @@ function Lock:_handle_changed()
     elseif hold.acquisition:held() then
         return tell_revoked(self, hold)
     end
+    Owner.let_go(hold)
     local phase, code = hold.acquisition:phase()
     if phase ~= "released" then
         tell_lost(self, hold, phase == "lost" and code or "lost", self:_lost_message(hold))

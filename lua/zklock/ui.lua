@@ -7,7 +7,7 @@
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-local error, ipairs, rawget, require, type = error, ipairs, rawget, require, type
+local error, ipairs, pcall, rawget, require, type = error, ipairs, pcall, rawget, require, type
 
 local ui = {}
 
@@ -44,13 +44,15 @@ local SCHEMA = {
 --     and localhost. Requests with other names (Host) are refused.
 --
 -- @tparam table settings
--- @raise when called outside a request of nginx, or a setting is malformed or missing
+-- @raise when called outside a request of nginx, there is no dkjson, or a setting is malformed or missing
 function ui.serve(settings)
     local read, wrong = options.read(settings, SCHEMA)
     if read and not read.paths then
         wrong = "option 'paths' is missing: a list of paths of ZooKeeper"
     elseif read and not rawget(_G, "ngx") then
         wrong = "there is no nginx here; the command `zklock ui` needs none"
+    elseif read and not pcall(require, "dkjson") then
+        wrong = "the live view needs the module dkjson: install the rock dkjson or Debian's package lua-dkjson"
     elseif read then
         wrong = require("zklock.ui.nginx").serve(read)
     end

@@ -112,6 +112,12 @@ describe("the live view inside nginx #nginx", function()
         assert.truthy(server:log():find("zklock.ui.serve: option 'paths' must be a list of paths", 1, true))
     end)
 
+    it("says that it needs dkjson where that is not installed", function()
+        local server = inside.start("", { head = "init_by_lua_block { package.preload.dkjson = function() error 'gone' end }" .. HEAD })
+        assert.equal(500, (server:get "/ui"))
+        assert.truthy(server:log():find("zklock.ui.serve: the live view needs the module dkjson: install the rock", 1, true))
+    end)
+
     it("ends the poller when nobody looks, and lets its watches go", function()
         local server = start()
         local viewer = events.open(server.port, "/ui?events")

@@ -403,8 +403,7 @@ void zkl_client_join(zkl_client *client)
     pthread_mutex_unlock(&client->mutex);
     if (join) {
         pthread_join(client->life.thread, NULL);
-        /* No thread writes to it after the exit; event loops may still poll the other pipe. */
-        zkl_pipe_close(&client->wake.pipe);
+        zkl_client_end_wakes(client); /* event loops may still poll the other pipe */
         zkl_alarm_close(&client->poll_owner.alarm);
     }
 }

@@ -19,5 +19,7 @@ void zkl_client_wake(zkl_client *client);
 void zkl_client_unlock_and_wake(zkl_client *client);
 /* I/O thread: empties the pipe that woke it. */
 void zkl_client_awake(zkl_client *client);
+/* The client is JOINED, and its I/O thread has returned. Closes the pipe, as soon as no thread is about to write to it. */
+void zkl_client_end_wakes(zkl_client *client);
 
 #endif

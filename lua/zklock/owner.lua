@@ -34,7 +34,8 @@ local groups = setmetatable({}, WEAK_KEYS)
 --- Makes an acquirer. `weak.thread` is its coroutine, `weak.owner` its owner, if any. Lock objects remember `mark` for the acquirer
 -- or for its whole group. `group` is the acquirer that stands for the group, or nil. `companions` are the companions that the
 -- coroutine uses, by object, so that companions exist as long as the coroutine, or in a group as long as the owner. Where the
--- acquirer stands for a group, `held` has the lock objects that must not be collected, by their holds, `further` is the set of its other acquirers, and `by_thread` finds them.
+-- acquirer stands for a group, `held` has the lock objects that must not be collected, by their holds, `further` is the set of its
+-- other acquirers, and `by_thread` finds them.
 local function new_acquirer(thread, owner)
     local weak = setmetatable({ thread = thread, owner = owner }, WEAK_VALUES)
     return { weak = weak, mark = weak, companions = false, held = false }

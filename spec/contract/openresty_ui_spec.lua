@@ -113,7 +113,8 @@ describe("the live view inside nginx #nginx", function()
     end)
 
     it("says that it needs dkjson where that is not installed", function()
-        local server = inside.start("", { head = "init_by_lua_block { package.preload.dkjson = function() error 'gone' end }" .. HEAD })
+        local gone = "init_by_lua_block { package.preload.dkjson = function() error 'gone' end }"
+        local server = inside.start("", { head = gone .. HEAD })
         assert.equal(500, (server:get "/ui"))
         assert.truthy(server:log():find("zklock.ui.serve: the live view needs the module dkjson: install the rock", 1, true))
     end)

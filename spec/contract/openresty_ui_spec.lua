@@ -81,7 +81,12 @@ describe("the live view inside nginx #nginx", function()
             local path = ("%s/%d"):format(server.path, index)
             fixture.join(path, nil, "one")
             viewer:await(function(event)
-                return event.locks[1] and event.locks[1].path == path
+                for _, lock in ipairs(event.locks) do -- another lock may have changed, too
+                    if lock.path == path then
+                        return true
+                    end
+                end
+                return false
             end)
             viewer:close()
         end

@@ -185,9 +185,12 @@ describe("no process of a command is alive when another contender gets the lock"
     local MEMBER = "trap '' TERM; echo >\"$0/member\"; " .. UNTIL_END
     local LEFT = 'echo >"$0/left"; ' .. UNTIL_END
 
-    --- Shows that a lock is kept as long as MEMBER lives. `ready`: the files that say so.
+    --- Shows that a lock is kept as long as MEMBER lives. `where`: the arguments of start_in_namespace, and a command for a shell
+    -- that prepares the directory. `ready`: the files that say so.
     local function assert_kept(where, script, ready)
         local path, directory = fixture.path(), commands.directory()
+        local output, status = cluster.run { "sh", "-c", where[3] or "true", directory }
+        assert.equal(0, status, output)
         for name, text in pairs { member_script = MEMBER, left_script = LEFT } do
             files.write(directory .. "/" .. name, text)
         end
@@ -224,6 +227,19 @@ describe("no process of a command is alive when another contender gets the lock"
         assert_kept(NO_PROC, [[(sh -c "$(cat "$0/member_script")" "$0" &
             exec setsid sh -c "$(cat "$0/left_script")" "$0") >/dev/null 2>&1 &
             while [ ! -e "$0/left" ]; do sleep 0.01; done; ]] .. MEMBER_IS_READY, { "member", "left" })
+    end)
+
+    -- The wrapper may neither see such a member nor send it a signal.
+    it("if only its first process ends, a member has other rights, and /proc hides it #once", function()
+        local nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups "
+        if select(2, cluster.run { "sh", "-c", nobody .. "test -r lua/zklock/cli/main.lua" }) ~= 0 then
+            return pending("needs root, and sources that others may read")
+        end
+        local prepare = 'cp "$(command -v setpriv)" "$0" && chown 0:65534 "$0/setpriv" && chmod 4510 "$0/setpriv"'
+            .. ' && chown 65534 "$0"'
+        assert_kept({ {}, "mount -t proc -o hidepid=2 proc /proc && exec " .. nobody .. '"$@"; false', prepare },
+            '"$0/setpriv" --reuid 0 --clear-groups sh -c "$(cat "$0/member_script")" "$0" >/dev/null 2>&1 & '
+            .. MEMBER_IS_READY, { "member" })
     end)
 
     it("if the guardian is killed before #asan", function()

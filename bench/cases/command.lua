@@ -219,7 +219,8 @@ end
 
 local function report_counts(list, values, tools)
     local columns = {
-        { key = "calls", text = "system calls" }, { key = "tasks", text = "processes, threads" }, { key = "instructions", text = "million instructions" },
+        { key = "calls", text = "system calls" }, { key = "tasks", text = "processes, threads" },
+        { key = "instructions", text = "million instructions" },
         { key = "requests", text = "requests" }, { key = "writes", text = "of them writes" }
     }
     local header, rows = { "" }, {}

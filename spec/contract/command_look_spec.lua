@@ -134,7 +134,7 @@ describe("zklock who", function()
 
     it("says that a lock without a node is free", function()
         local path = fixture.path()
-        assert.equal(path .. "  missing  free\n", (output_of("who", path)))
+        assert.equal(path .. "  missing  -\n", (output_of("who", path)))
     end)
 end)
 

@@ -59,7 +59,7 @@ function locks.json(state, now)
     return object
 end
 
---- The state of a path that does not exist: a lock that is free, and was never used or has been cleaned up.
+--- The state of a path that does not exist: nobody has used it as a lock, or an empty lock was cleaned up.
 function locks.missing(path)
     return { path = path, kind = "missing", contenders = {}, others = {}, holders = 0, waiters = 0 }
 end
@@ -124,13 +124,13 @@ function locks.holders(state, now)
     return concat(names, ", "), oldest and locks.age(oldest, now) or "-"
 end
 
---- How much of a lock is taken: "held", "2 of 3", "free", "1 of 5 left".
+--- How much of a lock is taken: "held", "2 of 3", "free", "1 of 5 left"; "-" where there is no lock.
 function locks.taken(state)
     if state.kind == "latch" then
         return state.left == 0 and "open" or format("%d of %d left", state.left, state.count)
     elseif state.kind == "semaphore" and state.limit then
         return format("%d of %d", state.holders, state.limit)
-    elseif state.kind == "none" then
+    elseif state.kind == "none" or state.kind == "missing" then
         return "-"
     elseif state.holders == 0 then
         return "free"

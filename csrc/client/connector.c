@@ -151,7 +151,7 @@ static void begin_attempts(zkl_connector *connector)
     zkl_race_turn turn;
     while (zkl_race_next(&connector->race, zkl_clock(), &turn)) {
         if (is_pending(connector, &turn)) {
-            zkl_race_not_begun(&connector->race, zkl_clock());
+            zkl_race_not_begun(&connector->race, false, zkl_clock());
             continue;
         }
         attempt *made = free_attempt(connector);
@@ -165,7 +165,7 @@ static void begin_attempts(zkl_connector *connector)
             if (resolved) {
                 failed(connector, turn.server, errno);
             }
-            zkl_race_not_begun(&connector->race, made->begun_at);
+            zkl_race_not_begun(&connector->race, resolved || turn.resolve, made->begun_at);
         }
     }
 }

@@ -176,6 +176,9 @@ bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn)
     if (race->exhausted) {
         race->exhausted = race->refused = false;
         race->turn = race->round = 0;
+        for (int32_t i = 0; i < race->count; i++) {
+            race->servers[i].resolved = race->servers[i].resolved && race->servers[i].addresses > 0;
+        }
     }
     if (race->pending < ZKL_RACE_MOST_PENDING && find_turn(race, turn)) {
         return true;
@@ -201,8 +204,9 @@ void zkl_race_begun(zkl_race *race, int64_t now)
     race->next_at = now + stagger(race);
 }
 
-void zkl_race_not_begun(zkl_race *race, int64_t now)
+void zkl_race_not_begun(zkl_race *race, bool failed, int64_t now)
 {
+    race->refused = race->refused || failed;
     race->next_at = now;
 }
 

@@ -54,11 +54,11 @@ typedef struct {
     int32_t count; /* The number of servers. */
     int32_t first; /* Races begin with this server. */
     int32_t turn; /* The place in the round. A round goes twice around: the second time is for servers that are late. */
-    int32_t round;      /* So many addresses of each server have had their turn. */
-    int32_t pending;    /* So many connections are neither established nor failed. */
-    bool exhausted;     /* Each address has had its turn in this round, or no more connections may be under way. */
-    int32_t current;    /* This server was reached. */
-    bool refused;       /* An address has refused since the round began: it may be back soon. */
+    int32_t round;   /* So many addresses of each server have had their turn. */
+    int32_t pending; /* So many connections are neither established nor failed. */
+    bool exhausted;  /* Each address has had its turn in this round, or no more connections may be under way. */
+    int32_t current; /* This server was reached. */
+    bool refused; /* An address has refused since the round began, or a name did not resolve: that may change soon. */
     int32_t failures;   /* So many servers have failed in a row. */
     int32_t unanswered; /* So many handshakes in a row were not answered in time. */
     int64_t timeout;    /* The client asks for this session timeout. */
@@ -90,7 +90,7 @@ bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn);
 void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses);
 /* The connection of a turn has been begun; or it has failed at once, or one with this address is still under way. */
 void zkl_race_begun(zkl_race *race, int64_t now);
-void zkl_race_not_begun(zkl_race *race, int64_t now);
+void zkl_race_not_begun(zkl_race *race, bool failed, int64_t now);
 /* A connection has failed: the next turn is due now. */
 void zkl_race_failed(zkl_race *race, int64_t now);
 /* A connection with this server is established: RACING -> REACHED. */

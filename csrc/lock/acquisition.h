@@ -29,6 +29,7 @@ struct zkl_acquisition {
     zkl_token token;
     zkl_acquisition_phase phase;
     zkl_code code;
+    uint64_t serial; /* of a semaphore: the latest of its nodes' numbers (zkl_entry_next_serial) */
     int32_t revocations;
     bool try_only;
     bool optimistic;

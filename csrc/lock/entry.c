@@ -61,6 +61,25 @@ bool zkl_entry_set_node(zkl_entry *entry, const char *name)
     return true;
 }
 
+/*
+ * The nodes of one acquisition of a semaphore have numbers of one block. So their names tell which permits belong to the head of the
+ * queue (zklock.inspect.queue): these are not held. A block has room for many more permits than an acquisition may ask for, because those
+ * that are lost are made under new names.
+ */
+uint64_t zkl_entry_next_serial(zkl_locks *locks, zkl_acquisition *acquisition, const zkl_kind *kind)
+{
+    if (acquisition == NULL || acquisition->spec->lock.mode != ZKL_MODE_PERMITS) {
+        return ++locks->serial;
+    }
+    if (kind->node == ZKL_NODE_LEASE) {
+        bool full = acquisition->serial % ZKL_SERIAL_BLOCK == ZKL_SERIAL_BLOCK - 1;
+        return full ? ++locks->serial : ++acquisition->serial;
+    }
+    acquisition->serial = (locks->serial / ZKL_SERIAL_BLOCK + 1) * ZKL_SERIAL_BLOCK;
+    locks->serial = acquisition->serial + ZKL_SERIAL_BLOCK - 1;
+    return acquisition->serial;
+}
+
 /* --- beginning and end --------------------------------------------------------------------------------------------- */
 
 /* Makes an entry that is linked into its queue and that no acquisition wants. Returns NULL when memory is short. */
@@ -87,9 +106,8 @@ static zkl_entry *new_entry(zkl_queue *queue, const zkl_kind *kind, uint64_t ser
 
 zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, const zkl_kind *kind)
 {
-    zkl_entry *entry = new_entry(queue, kind, queue->locks->serial + 1);
+    zkl_entry *entry = new_entry(queue, kind, zkl_entry_next_serial(queue->locks, acquisition, kind));
     if (entry != NULL) {
-        queue->locks->serial++;
         entry->acquisition = acquisition;
         entry->wanted = true;
         LIST_INSERT_HEAD(&acquisition->entries, entry, in_acquisition);

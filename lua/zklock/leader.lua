@@ -279,6 +279,8 @@ local function ask(client, path, settings)
         local data, message, code = operation:take()
         if code == "no_node" then
             return ask(client, path, settings)
+        elseif code == "no_auth" then
+            return "" -- somebody leads, whose node may not be read
         elseif not data then
             return nil, message, code
         end
@@ -289,7 +291,7 @@ local function ask(client, path, settings)
         if not names then
             return nil, code ~= "no_node" and message or nil, code ~= "no_node" and code or nil
         end
-        local contenders = queue.parse(path, names)
+        local contenders = queue.parse(path, names, false)
         queue.stand(contenders)
         for _, contender in ipairs(contenders) do
             if contender.holder then

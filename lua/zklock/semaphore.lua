@@ -50,7 +50,7 @@ function Semaphore:available(timeout)
     if not deadline then
         error("semaphore:available: " .. seconds, 2)
     end
-    local contenders, limit, code = self:_read(false, deadline, seconds)
+    local contenders, limit, code = self:_read(0, deadline, seconds)
     if not contenders then
         return nil, limit, code
     elseif limit and limit ~= self._permits then

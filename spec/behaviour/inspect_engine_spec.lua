@@ -1,16 +1,16 @@
---- zklock.inspect against the engine: after each of many random steps of several clients, what any client sees of the queue is what
--- the clients themselves know of their locks.
+--- zklock.inspect against the engine: after each of many random steps, what any client sees of the queue is what the clients
+-- themselves know of their locks. Clients of a semaphore have several acquisitions each, as the requests of a worker of nginx have;
+-- those of a mutex or read/write lock have one each, because several would share a node.
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local inspect = require "zklock.inspect"
 local util = require "luassert.util"
 
-local CLIENTS, STEPS, PERMITS = 6, 60, 4
+local CONTENDERS, STEPS, PERMITS = 6, 60, 4
 
---- Returns a contender: a client with one lock for each mode of the kind, of which it uses one at a time.
-local function new_contender(path, kind)
-    local client = fixture.client()
+--- Returns a contender: a lock for each mode of the kind, of which it uses one at a time.
+local function new_contender(client, path, kind)
     if kind == "mutex" then
         return { client = client, locks = { client:mutex(path) } }
     elseif kind == "semaphore" then
@@ -67,13 +67,15 @@ describe("zklock.inspect", function()
 
     for _, kind in ipairs { "mutex", "rwlock", "semaphore" } do
         it("sees what the engine knows, after each random step of the clients of a " .. kind, function()
-            local path, observer, contenders = fixture.path(), fixture.client(), {}
-            for index = 1, CLIENTS do
-                contenders[index] = new_contender(path, kind)
+            local path, observer, clients, contenders = fixture.path(), fixture.client(), {}, {}
+            for index = 1, CONTENDERS do
+                local number = kind == "semaphore" and index % 2 or index
+                clients[number] = clients[number] or fixture.client()
+                contenders[index] = new_contender(clients[number], path, kind)
             end
-            local asker, queued = new_contender(path, kind).locks[1], 0
+            local asker, queued = new_contender(observer, path, kind).locks[1], 0
             for number = 1, STEPS do
-                step(contenders[math.random(CLIENTS)], kind)
+                step(contenders[math.random(CONTENDERS)], kind)
                 local inside, outside
                 pcall(eventually, function()
                     local before, waiters = known(contenders)

@@ -114,10 +114,10 @@ static client *calling;
 
 int64_t __wrap_zkl_clock(void);
 
-/* The clock of the client whose connector asks. */
+/* The clock of the client whose connector asks: as it was read for the call that the connector is in. */
 int64_t __wrap_zkl_clock(void)
 {
-    return read_clock(calling);
+    return calling->last_read;
 }
 
 static bool reach(void *context, int64_t *wake_at)

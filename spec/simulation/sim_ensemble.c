@@ -609,8 +609,8 @@ bool sim_serves(int caller, int index)
     for (int i = 0; i < sim.options.servers; i++)
         supporters += !cut_off(&servers[i]) && servers[i].lag_until <= sim.now;
     return leader != NULL && supporters >= majority() && !cut_off(at) && at->lag_until <= sim.now &&
-           !sim.network_down[caller][index] && !sim.names_fail[caller] && sim.throttles[caller] == 0 &&
-           sim_client_zxid(caller) <= at->tree.zxid;
+           !sim.network_down[caller][index] && !sim.names_fail[caller] && !sim.send_fails[caller] &&
+           sim.throttles[caller] == 0 && sim_client_zxid(caller) <= at->tree.zxid;
 }
 
 static int by_name(const void *one, const void *other)

@@ -95,11 +95,11 @@ static void begin_attempts(void)
             zkl_race_resolved(&world.race, turn.server, addresses_of(turn.server));
         }
         if (turn.address >= addresses_of(turn.server)) {
-            zkl_race_not_begun(&world.race, world.now);
+            zkl_race_not_begun(&world.race, turn.resolve, world.now);
             continue;
         }
         if (world.attempts[turn.server][turn.address].pending) {
-            zkl_race_not_begun(&world.race, world.now);
+            zkl_race_not_begun(&world.race, false, world.now);
             continue;
         }
         world.attempts[turn.server][turn.address].pending = true;
@@ -327,7 +327,8 @@ static void tries_again_what_refused_while_others_are_pending(void **state)
     (void)state;
     build("s r r", 1);
     for (int outage = 0; outage < 10; outage++) {
-        world.kinds[1][0] = world.kinds[2][0] = REFUSES;
+        world.kinds[1][0] = outage % 2 == 0 ? REFUSES : BROKEN_NAME; /* a name may be registered again soon, too */
+        world.kinds[2][0] = REFUSES;
         assert_int_equal(-1, connect_within((9 + 7 * outage) * ZKL_SECOND / 3));
         world.kinds[1][0] = LIVE;
         int64_t took = connect_within(10 * ZKL_SECOND);

@@ -129,21 +129,26 @@ function queue.stand(contenders)
     end
 end
 
+--- What the names of the nodes of one acquisition of a semaphore have in common, if zklock has made them (csrc/lock/entry.c).
+local function acquisition_of(name)
+    return name:match "^_c_(%x+%-%x+%-%x+%-%x+%-%x+)%x%x%x%-"
+end
+
 --- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and
--- then waits until others are released. Its permits are those of its session that are newer than its place in the queue, and those
--- beyond the limit.
+-- then waits until others are released. Its permits are those of its acquisition, and those beyond the limit: Curator takes one at
+-- a time.
 -- @tparam table permits
 -- @tparam table line
 -- @tparam number|nil limit
 function queue.stand_semaphore(permits, line, limit)
-    local head = line[1]
+    local head = line[1] and acquisition_of(line[1].name)
     for index, permit in ipairs(permits) do
-        local pending = head and head.session and permit.session == head.session and permit.since >= head.since
+        local pending = head and acquisition_of(permit.name) == head
         permit.holder = not pending and (not limit or index <= limit)
         permit.ahead = 0
     end
     for index, contender in ipairs(line) do
-        contender.holder, contender.ahead, contender.first = false, index - 1, index == 1
+        contender.holder, contender.ahead = false, index - 1
         contender.waits_for = index > 1 and line[index - 1].node or nil -- the head waits for permits
     end
 end

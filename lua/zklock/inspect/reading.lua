@@ -23,7 +23,7 @@ Reading.__index = Reading
 --
 -- Settings:
 --   * `tree` true: what is below a directory is read, too
---   * `identities` true: the nodes of all contenders are read; a number: of the first ones; otherwise of holders only
+--   * `identities` true: the nodes of all contenders are read; a number: of so many of the first ones; otherwise of holders only
 --   * `clip` the number of bytes that are kept of an identity; nil: all
 --   * `known` node -> contender of an earlier reading: the node is not read again
 --   * `watched(path, watch, contender)` a function: lists set watches, and reads of holders' nodes; these give the contender, which
@@ -146,7 +146,7 @@ end
 local function add(self, state)
     state.holders, state.waiters = 0, 0
     for _, contender in ipairs(state.contenders) do
-        contender.read, contender.gone, contender.first = nil, nil, nil
+        contender.read, contender.gone = nil, nil
         if contender.holder then
             state.holders = state.holders + 1
         elseif contender.mode ~= "lease" then
@@ -170,7 +170,7 @@ local function wanted_by(self)
         if type(identities) == "number" then
             return index <= identities
         end
-        return identities or contender.holder or contender.first -- of a semaphore's queue
+        return identities or contender.holder
     end
 end
 
@@ -287,23 +287,25 @@ function Reading:examine(path)
             end
         end
     end
+    if settings.permits then
+        return examine_semaphore(self, path, {}, { "locks" }, descend)
+    end
     add_watched(self, "children", path, path, function(names, stat, code)
         if not names then
             self.unreadable[path] = code
             return
         end
-        local contenders, others = queue.parse(path, names)
+        local contenders, others = queue.parse(path, names, settings.permits)
         local function other()
             examine_other(self, path, stat, others, function(has_locks)
                 descend(has_locks and others or {})
             end)
         end
-        local permits = settings.permits
-        local has_leases = permits
+        local has_leases = false
         for _, name in ipairs(others) do
-            has_leases = has_leases or permits == nil and name == "leases"
+            has_leases = has_leases or settings.permits == nil and name == "leases"
         end
-        if permits == false or not permits and contenders[1] then
+        if contenders[1] or settings.permits == false then
             examine_lock(self, path, stat, contenders, others)
             descend(others)
         elseif has_leases then

@@ -156,7 +156,7 @@ function Lock:_read_deadline(timeout)
 end
 
 --- Reads the lock as zklock.inspect does, until a deadline `seconds` after the program asked.
--- @tparam boolean identities whether the nodes of all contenders are read, and not of holders only
+-- @tparam boolean|number identities true: the nodes of all contenders are read; 0: none
 -- @treturn table|nil contenders in queue order
 -- @treturn number|string|nil the limit that is written in a semaphore; message
 -- @treturn string|nil code
@@ -221,7 +221,7 @@ function Lock:revoke(timeout)
     if not deadline then
         error("lock:revoke: " .. seconds, 2)
     end
-    local contenders, message, code = self:_read(false, deadline, seconds)
+    local contenders, message, code = self:_read(0, deadline, seconds)
     if not contenders then
         return nil, message, code
     end

@@ -23,6 +23,8 @@ local WEAK_KEYS, WEAK_VALUES, WEAK = { __mode = "k" }, { __mode = "v" }, { __mod
 --- Stands for the thread of the main program where Lua has no thread object for it.
 local MAIN = {}
 
+local NONE = {}
+
 -- Acquirers -----------------------------------------------------------------------------------------------------------
 
 --- thread -> its acquirer, where the adapter knows no owners.
@@ -33,9 +35,9 @@ local groups = setmetatable({}, WEAK_KEYS)
 
 --- Makes an acquirer. `weak.thread` is its coroutine, `weak.owner` its owner, if any. Lock objects remember `mark` for the acquirer
 -- or for its whole group. `group` is the acquirer that stands for the group, or nil. `companions` are the companions that the
--- coroutine uses, by object, so that companions exist as long as the coroutine, or in a group as long as the owner. Where the
--- acquirer stands for a group, `held` has the lock objects that must not be collected, by their holds, `further` is the set of its
--- other acquirers, and `by_thread` finds them.
+-- coroutine uses, by object, so that companions exist as long as the coroutine. Where the acquirer stands for a group, `held` has
+-- the lock objects that must not be collected, by their holds, and `by_thread` finds its other acquirers, which exist as long as
+-- their coroutines and holds.
 local function new_acquirer(thread, owner)
     local weak = setmetatable({ thread = thread, owner = owner }, WEAK_VALUES)
     return { weak = weak, mark = weak, companions = false, held = false }
@@ -56,15 +58,14 @@ local function member(owner, thread)
         return new_group(owner, thread)
     elseif group.weak.thread == thread then
         return group
-    elseif not group.further then
-        group.further, group.by_thread = {}, setmetatable({}, WEAK_KEYS)
+    elseif not group.by_thread then
+        group.by_thread = setmetatable({}, WEAK_KEYS)
     end
     local acquirer = group.by_thread[thread]
     if not acquirer then
         acquirer = new_acquirer(thread, owner)
         acquirer.group, acquirer.mark = group, group.mark
         group.by_thread[thread] = acquirer
-        group.further[acquirer] = true
     end
     return acquirer
 end
@@ -185,33 +186,19 @@ local function new_companion(object)
     return setmetatable(lock, getmetatable(object))
 end
 
---- Returns the companion, one of `others`, that an acquirer has left held and this coroutine may use; or nil.
-local function left_companion(others, acquirer, me)
-    local lock = others[acquirer]
-    return lock and present(lock) and has_left(acquirer, me) and lock or nil
-end
-
 --- Finds, among the lock objects that hold through an object, one that an ended coroutine has left held and this coroutine may
 -- use.
 local function left_over(object, me)
-    local hold, others, group = present(object), object._others, me.group
+    local hold = present(object)
     if hold and has_left(hold.acquirer, me) then
         return object
-    elseif not others then
+    elseif not object._others then
         return nil
     end
-    if group then
-        local companion = left_companion(others, group, me)
-        if companion or not group.further then
-            return companion
+    for kept, lock in pairs(me.group and me.group.held or NONE) do
+        if lock._origin == object and present(lock) == kept and has_left(kept.acquirer, me) then
+            return lock
         end
-        for acquirer in pairs(group.further) do
-            companion = left_companion(others, acquirer, me)
-            if companion then
-                return companion
-            end
-        end
-        return nil
     end
     local latest = object._latest and object._latest.lock
     return latest and present(latest) and has_left(latest._hold.acquirer, me) and latest or nil
@@ -241,14 +228,22 @@ function Owner.place(lock, me)
     return use(lock) == nil and lock or new_companion(lock._origin or lock)
 end
 
---- Notes that this lock object holds now. A group refers to it, because it would release when it is collected; but not to a hold
--- that outlives the group.
+--- Makes an object refer to one of its companions until the companion's hold ends, or until the program is told that it is lost.
+local function refer(object, lock)
+    object._called = object._called or {}
+    object._called[lock] = true
+end
+
+--- Notes that this lock object holds now. It would release when it is collected. So its group refers to it, or, where the hold
+-- outlives the group, the object that the program has.
 function Owner.note_held(lock)
     local object, hold = lock._origin, lock._hold
     local group = hold.acquirer.group
     if group and not hold.keep then
         group.held = group.held or {}
         group.held[hold] = lock
+    elseif group and object then
+        refer(object, lock)
     end
     if object then
         object._latest = object._latest or setmetatable({}, WEAK_VALUES)
@@ -256,7 +251,7 @@ function Owner.note_held(lock)
     end
 end
 
---- Forgets that the object refers to a companion of a caller.
+--- Ends what `refer` has begun.
 function Owner.forget_caller(lock)
     local called = lock._origin and lock._origin._called
     if called then
@@ -334,13 +329,10 @@ function Owner.place_of_caller(lock)
     return new_companion(lock._origin or lock)
 end
 
---- Notes that a caller asks for a lock by this companion. The object refers to the companion until the hold ends, or until the
--- program is told that it is lost.
+--- Notes that a caller asks for a lock by this companion.
 function Owner.note_caller(lock, caller)
     Owner.note(lock, caller)
-    local object = lock._origin
-    object._called = object._called or {}
-    object._called[lock] = true
+    refer(lock._origin, lock)
 end
 
 --- Gives the hold of a caller to another acquirer, by the same lock object.

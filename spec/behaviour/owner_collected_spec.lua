@@ -97,6 +97,56 @@ describe("owners that are collected", function()
         assert_unused(lock)
     end)
 
+    it("keep what an ended coroutine has left held, and nothing of a coroutine that has left nothing", function()
+        local owners, seen = { {} }, setmetatable({}, { __mode = "k" })
+        local client, path = client_of(owners), fixture.path()
+        local rw = client:rwlock(path)
+        local function run(release)
+            begin(function()
+                local held = assert(rw.read:acquire(10))
+                seen[held._hold.acquirer] = true
+                if release then
+                    assert.is_true(held:release())
+                end
+            end)
+        end
+        run(true) -- stands for the owner
+        coroutine.wrap(function() -- not on the spec's stack, where LuaJIT's collector would find them
+            for _ = 1, 20 do
+                run(true)
+            end
+            assert(rw.read:acquire(10))
+            run(false)
+            assert.is_true(rw.read:release())
+        end)()
+        fixture.collect()
+        local count = 0
+        for _ in pairs(seen) do
+            count = count + 1
+        end
+        assert.equal(2, count)
+        assert.equal("deadlock", select(3, rw.read:acquire(10))) -- the owner holds, by what the last one has left
+        assert.is_true(rw.read:release())
+        assert.equal("not_held", select(3, rw.read:release()))
+        assert_unused(rw.read)
+    end)
+
+    it("do not end a hold with keep while the object is referred to, although its coroutine has ended", function()
+        local owners, kept = { {} }, {}
+        local client, path = client_of(owners), fixture.path()
+        kept[1] = client:rwlock(path, { handoff = 0 }).read
+        assert(kept[1]:acquire(10))
+        for_an_owner(owners, function()
+            assert(kept[1] ~= assert(kept[1]:acquire { timeout = 10, keep = true }))
+        end)
+        fixture.collect()
+        assert(client:flush(10))
+        assert.equal(2, #fixture.children(path))
+        kept[1] = nil
+        fixture.collect()
+        fixture.await_children(path, 0)
+    end)
+
     it("release what they held while others held too", function()
         local owners = {}
         local client, path = client_of(owners), fixture.path()

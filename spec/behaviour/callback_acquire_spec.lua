@@ -323,6 +323,50 @@ describe("acquisitions by callback", function()
         assert.equal(1, found)
     end)
 
+    it("hold until the callback ends, or longer with keep, where holds belong to owners, although the owner lives on", function()
+        local owner, told = {}, {}
+        local client = new_client { wait = setmetatable({ owner = function()
+            return owner
+        end }, { __index = require "zklock.adapters.blocking" }), log = function(_, text)
+            told[#told + 1] = text
+        end }
+        local path, begun = fixture.path(), 0
+        local function asked(settings, fn)
+            begun = begun + 1
+            local number = begun
+            settings.callback = function(held)
+                assert.is_true(held:held())
+                begun = begun + 1
+                return fn and fn(held)
+            end
+            assert(client:mutex(path, { reentrant = true }):acquire(settings))
+            callbacks.run(client, function()
+                return begun == number + 1
+            end)
+            assert(client:flush(20))
+            return #fixture.children(path)
+        end
+        assert.equal(0, asked {})
+        assert.equal(0, asked({}, function(held)
+            assert(held:acquire(20))
+        end))
+        assert.equal(0, asked({}, function()
+            error("broken on purpose", 0)
+        end))
+        assert.equal("the callback of acquire raised: broken on purpose", told[#told])
+        local kept
+        assert.equal(1, asked({}, function(held)
+            assert(held:release())
+            kept = assert(held:acquire(20)) -- the owner's, not the callback's
+        end))
+        assert(kept:release())
+        assert.equal(1, asked({ keep = true }, function(held)
+            kept = held
+        end))
+        assert(kept:release())
+        assert.same({}, fixture.children(path))
+    end)
+
     it("answer lost if on_revoke gives the lock back at once, and max_hold ends the hold", function()
         local client, lost = new_client(), {}
         local lock = client:mutex(fixture.path(), { max_hold = 2, on_lost = function(_, reason)

@@ -161,6 +161,32 @@ describe("inside nginx, an acquisition by callback #nginx", function()
         end)
     end)
 
+    it("holds no longer than its callback, also if nginx takes no more timers and the pump calls the callbacks", function()
+        local server = start([[
+            location = /fill { content_by_lua_block {
+                while ngx.timer.at(300, function() end) do end
+                ngx.say("filled")
+            } }
+            location = /ask { content_by_lua_block {
+                for number = 1, 4 do
+                    local lock = require("spec.support.inside_nginx").mutex("@PATH@-" .. number)
+                    assert(lock:acquire { timeout = 20, callback = function(held)
+                        ngx.shared.results:incr("held", held:held() and 1 or 0, 0)
+                    end })
+                end
+                ngx.say("asked")
+            } }
+        ]], { head = "lua_max_pending_timers 8;\n" .. inside.HEAD })
+        assert.equal(200, (inside.cycle(server):answer())) -- the client has its timers
+        assert.same({ 200, "filled" }, { server:get("/fill") })
+        assert.same({ 200, "asked" }, { server:get("/ask") })
+        await_report(server, "held", "4")
+        for number = 1, 4 do
+            fixture.await_children(server.path .. "-" .. number, 0, 20)
+        end
+        nobody_complained(server)
+    end)
+
     it("is refused where its callback could not be called: lua_code_cache off", function()
         local server = start([[
             location = /ask { content_by_lua_block {

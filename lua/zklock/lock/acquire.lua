@@ -105,9 +105,9 @@ Lock._read_acquire = read_acquire
 -- message, code)`: exactly once, also when the client is closed (code "closed"), and never from within acquire. Each such
 -- acquisition is made for itself, as if by a coroutine of its own: a reentrant lock does not count it, and the read half does
 -- not take the place of a write half that is held. Any code may use the lock that the callback gets. The object refers to that
--- lock as long as it is held, so it is enough to keep one of them. In nginx the callback runs in a timer, with which the hold
--- ends, unless `keep` is true. nil, message, code: the callback is not going to be called (code "closed", "forked", "phase",
--- "unsupported").
+-- lock as long as it is held, so it is enough to keep one of them. In nginx the callback runs in a timer, and the hold ends when
+-- the callback ends, unless `keep` is true. nil, message, code: the callback is not going to be called (code "closed", "forked",
+-- "phase", "unsupported").
 --
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean, callback = function}`; nil: no
 --   limit; 0: as try_acquire. A semaphore also takes `count`, the number of permits, which are granted together or not at all:

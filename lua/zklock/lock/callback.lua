@@ -3,7 +3,7 @@
 -- For zklock.lock.acquire. A call (zklock.call) stands for the attempt, where otherwise a coroutine would wait. An acquisition by
 -- callback is made for its own *caller* (zklock.owner), not for the coroutine that asks: that coroutine goes on, and any number
 -- of acquisitions may be under way by one object. Where the adapter knows owners (inside nginx: requests) the hold is given to
--- the coroutine of the callback, when it runs. So the hold ends with that timer, unless it was acquired with `keep`.
+-- the coroutine of the callback, when it runs, and ends with the callback, unless it was acquired with `keep`.
 
 local attempts = require "zklock.lock.attempt"
 local Call = require "zklock.call"
@@ -13,6 +13,7 @@ local Owner = require "zklock.owner"
 
 local error, pcall = error, pcall
 local min = math.min
+local present = Hold.present
 local refuse = LockGroups.refuse
 local ask, attempt_decided, OFFLINE_PATIENCE = attempts.request, attempts.decided, attempts.OFFLINE_PATIENCE
 
@@ -41,16 +42,25 @@ function kind.cancel(subject)
 end
 
 function kind.deliver(subject, fn, lock, message, code)
-    local adapter = subject.lock._client._adapter
-    if lock and adapter.owner then
-        local hold = subject.hold
-        hold.keep = subject.keep
-        Owner.pass(lock, hold, Owner.running(lock._client))
-        if not hold.keep and adapter.bind then
-            adapter.bind(hold)
-        end
+    local adapter, hold = subject.lock._client._adapter, subject.hold
+    if not lock or not adapter.owner then
+        return fn(lock, message, code)
     end
-    return fn(lock, message, code)
+    hold.keep = subject.keep
+    Owner.pass(lock, hold, Owner.running(lock._client))
+    if hold.keep then
+        return fn(lock)
+    elseif adapter.bind then
+        adapter.bind(hold) -- for a callback that is broken off
+    end
+    local ok, problem = pcall(fn, lock)
+    if present(lock) == hold then
+        hold.levels = 1
+        lock:_begin_release()
+    end
+    if not ok then
+        error(problem, 0)
+    end
 end
 
 --- Returns after how many seconds C ends the attempt.

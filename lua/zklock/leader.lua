@@ -49,14 +49,15 @@ local pause_kind = { name = "leader" }
 
 function pause_kind.decided(subject)
     local state = subject.client._core:state()
-    return state == nil or state == "closed"
+    return subject.cancelled or state == nil or state == "closed"
 end
 
 function pause_kind.results()
 end
 
-function pause_kind.cancel()
-    return false
+function pause_kind.cancel(subject)
+    subject.cancelled = true
+    return true
 end
 
 local campaign
@@ -81,9 +82,9 @@ local function campaign_later(self)
         return
     end
     local pause = min(PAUSE * 2 ^ self._failures, LONGEST_PAUSE)
-    self._failures, self._pausing = self._failures + 1, true
-    Call.begin(client, pause_kind, { client = client }, timer, pause, function()
-        self._pausing = false
+    self._failures = self._failures + 1
+    self._pause = Call.begin(client, pause_kind, { client = client, cancelled = false }, timer, pause, function()
+        self._pause = nil
         campaign(self)
     end)
 end
@@ -192,7 +193,7 @@ end
 
 --- Queues for the mutex, unless the candidate does, leads, is closed, pauses, or functions of its last term still run.
 function campaign(self)
-    if self._closed or self._call or self._held or self._working or self._ending or self._pausing then
+    if self._closed or self._call or self._held or self._working or self._ending or self._pause then
         return
     end
     local queued, message, code = enqueue(self)
@@ -225,7 +226,7 @@ function Leader.new(client, path, settings, lock_settings)
         _held = nil,      -- the mutex of the present term
         _working = false, -- whether on_elected runs
         _ending = false,  -- whether on_lost runs
-        _pausing = false, -- whether it pauses before it queues again
+        _pause = nil,     -- the call of its pause before it queues again
         _failures = 0,    -- pauses since on_elected last returned
         _closed = false
     }, Leader)
@@ -338,6 +339,9 @@ function Leader:close()
     self._client._leaders[self] = nil
     if self._call then
         self._call:cancel()
+    end
+    if self._pause then
+        self._pause:cancel()
     end
     step_down(self, "closed")
 end

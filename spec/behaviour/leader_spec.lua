@@ -272,6 +272,27 @@ describe("leadership", function()
         assert.is_true(bert.leader:is_leader())
     end)
 
+    it("pauses no longer after close, so that the pause keeps no loop alive", function()
+        local has_calls, ends
+        local client = fixture.client { wait = setmetatable({ calls = function(_, has)
+            has_calls = has
+        end }, { __index = require "zklock.adapters.blocking" }), log = function() end }
+        local leader = assert(client:leader(fixture.path(), {
+            on_elected = function() error("cannot begin") end,
+            on_lost = function(reason) ends = reason end
+        }))
+        callbacks.run(client, function()
+            return ends
+        end)
+        assert.equal("failed", ends)
+        assert.is_true(has_calls)
+        leader:close()
+        client:pump()
+        assert.is_false(has_calls)
+        leader:close()
+        assert.equal("failed", ends)
+    end)
+
     it("says so when its campaign cannot be begun, and tries again", function()
         local log = {}
         local anna = new_candidate("anna", fixture.path(), { log = function(level, message)

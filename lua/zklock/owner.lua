@@ -228,6 +228,16 @@ function Owner.place(lock, me)
     return use(lock) == nil and lock or new_companion(lock._origin or lock)
 end
 
+--- Whether the owner of an acquirer holds this path already, by any lock object of the client.
+function Owner.holds(client, path, acquirer)
+    for hold, lock in pairs(acquirer.group and acquirer.group.held or NONE) do
+        if lock._client == client and lock._path == path and hold.acquisition:held() then
+            return true
+        end
+    end
+    return false
+end
+
 --- Makes an object refer to one of its companions until the companion's hold ends, or until the program is told that it is lost.
 local function refer(object, lock)
     object._called = object._called or {}

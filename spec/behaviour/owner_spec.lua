@@ -381,5 +381,23 @@ for _, kind in ipairs(kinds) do
             assert_unused(lock)
             fixture.assert_nothing_left(client)
         end)
+
+        it("says so when it is waited for in vain and the owner itself holds it", function()
+            local owners, acts = { {}, {} }, 1
+            local client, path = fixture.client { wait = setmetatable({ owner = function()
+                return owners[acts]
+            end }, { __index = require "zklock.adapters.blocking" }) }, fixture.path()
+            local hint = "; the request that asks holds it itself"
+            assert(kind.rival(client, path, { handoff = 0 }):acquire(10))
+            local lock = kind.new(client, path, { handoff = 0 })
+            for _, way in ipairs { "acquire", "try_acquire" } do
+                for _, who in ipairs { 1, 2 } do
+                    acts = who
+                    local _, message, code = lock[way](lock, way == "acquire" and 1 or nil)
+                    assert.equal("timeout", code)
+                    assert.equal(who == 1, message:find(hint, 1, true) ~= nil, message)
+                end
+            end
+        end)
     end)
 end

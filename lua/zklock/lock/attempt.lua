@@ -134,6 +134,14 @@ local function take(self, hold)
     return true
 end
 
+--- Returns the results of an acquisition that others have kept from the lock. The request itself may be one of them.
+local function refused(self, hold, message)
+    if Owner.holds(self._client, self._path, hold.acquirer) then
+        message = message .. "; the request that asks holds it itself, by another lock object or in another coroutine"
+    end
+    return nil, message, "timeout"
+end
+
 --- Returns nil, message and code for an acquisition whose time is up.
 local function timed_out(self, hold, timeout)
     local client = self._client
@@ -152,7 +160,7 @@ local function timed_out(self, hold, timeout)
     if message == nil or message == "" then
         message = "it was not decided in time"
     end
-    return nil, format("%s: %s", what, message), "timeout"
+    return refused(self, hold, format("%s: %s", what, message))
 end
 
 --- Concludes an acquisition that is decided or whose time is up. Returns true if the object holds now; or nil, message, code.
@@ -173,6 +181,8 @@ function Lock:_conclude(hold, timeout)
         return nil, format("the lease of the %s %s ran out as it was granted", self._kind.name, self._path), "lost"
     elseif phase == "lost" and code == "max_hold" then
         code = "lost" -- "max_hold" is a reason for on_lost, not a code of acquire
+    elseif code == "timeout" then
+        return refused(self, hold, message)
     end
     return nil, message, code
 end

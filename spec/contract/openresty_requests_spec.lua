@@ -252,6 +252,47 @@ describe("a request that ends while it holds releases its lock #nginx", function
         end)
     end
 
+    it("and not before, although a job of it has failed, a light thread was killed, or a subrequest has ended", function()
+        local server = inside.start([[
+            location = /leave { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                assert(inside.mutex("@PATH@-" .. ngx.var.arg_way):acquire(20))
+            } }
+            location = /long { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local way, thread = ngx.var.arg_way
+                if way == "job" then
+                    assert(not pcall(function()
+                        assert(inside.mutex("@PATH@-job"):acquire(20))
+                        error("it fails")
+                    end))
+                elseif way == "thread" then
+                    local begun = require("ngx.semaphore").new(0)
+                    thread = ngx.thread.spawn(function()
+                        assert(inside.mutex("@PATH@-thread"):acquire(20))
+                        begun:post()
+                        ngx.sleep(100)
+                    end)
+                    assert(begun:wait(20))
+                    assert(ngx.thread.kill(thread))
+                else
+                    assert(ngx.location.capture("/leave?way=" .. way).status == 200)
+                end
+                require("zklock.adapters.openresty.holds").release_abandoned(inside.client()) -- as the ticker does
+                collectgarbage()
+                collectgarbage()
+                assert(inside.client():flush(20))
+                local _, message, code = inside.mutex("@PATH@-" .. way):try_acquire()
+                ngx.say(code, " ", tostring(message:find("the request that asks holds it itself", 1, true) ~= nil))
+            } }
+        ]])
+        for way, itself in pairs { job = true, thread = true, subrequest = false } do
+            assert.same({ 200, "timeout " .. tostring(itself) }, { server:get("/long?way=" .. way) })
+            fixture.await_children(server.path .. "-" .. way, 0, 20)
+        end
+        nobody_complained(server)
+    end)
+
     it("and the callback of an acquisition holds until it returns, although it has not kept the lock", function()
         local server = inside.start([[
             location = /call { content_by_lua_block {

@@ -145,38 +145,70 @@ end)
 describe("the command of zklock run", function()
     after_each(fixture.clean)
 
-    it("refuses a lock that its caller holds, and would never get, unless that lock is free again or may be shared", function()
-        local path = fixture.path()
-        local zklock = cluster.command_line { program.interpreter(), "lua/zklock/cli/main.lua" }
-        local function nested(...)
-            return commands.run { "run", path, "--lock", path .. "-2", "-c", zklock .. " " .. table.concat({ ... }, " ") }
+    --- Runs `zklock run` with the words of `outer` and PATH, and below it another one with the words of `inner`. Returns the result.
+    local function nest(outer, inner, path, options)
+        local words = { "run" }
+        for word in outer:gmatch "%S+" do
+            words[#words + 1] = word
         end
+        for _, word in ipairs { path, "-c", ("%s run %s %s -- true"):format(cluster.command_line {
+            program.interpreter(), "lua/zklock/cli/main.lua"
+        }, inner, path) } do
+            words[#words + 1] = word
+        end
+        return commands.run(words, options)
+    end
+
+    --- Whether zklock says that the command holds the lock itself.
+    local function is_refused(result, path)
+        return result.errors:find("holds " .. path .. ": it could wait for itself", 1, true) ~= nil
+    end
+
+    it("refuses at once a lock of any kind that a zklock run above it holds, unless that lock is free again", function()
+        for _, case in ipairs { { "", "" }, { "-s", "" }, { "", "-s" }, { "-s", "-s" }, { "-p 1/2", "-p 1/2" }, { "-p 2/2", "" } } do
+            local path = fixture.path()
+            local result = nest(case[1], case[2], path)
+            assert.equal(125, result.status, result.errors)
+            assert.is_true(is_refused(result, path), result.errors)
+        end
+        local path, line = fixture.path(), cluster.command_line { program.interpreter(), "lua/zklock/cli/main.lua" }
         for _, inner in ipairs { path, path .. "-2" } do
-            local result = nested("run", inner, "--", "true")
+            local between = ("%s run %s-between -c %s"):format(line, path, cluster.quote(("%s run %s -- true"):format(line, inner)))
+            local result = commands.run { "run", path, "--lock", path .. "-2", "-c", between }
             assert.equal(125, result.status)
-            assert.truthy(result.errors:find("holds " .. inner .. ": it would wait for itself", 1, true), result.errors)
+            assert.is_true(is_refused(result, inner), result.errors)
         end
-        assert.equal(0, nested("run", path .. "-3", "--", "true").status)
-        local freed = commands.words({ "run", path, "--", "true" }, {
-            variables = { "ZKLOCK_HELD=" .. path .. "/_c_0-lock-0000000000" }
-        })
-        assert.equal(0, select(2, cluster.run(freed)))
+        assert.equal(0, run({ path, "--", "true" }, { variables = { "ZKLOCK_HELD=" .. path .. "/_c_0-lock-0000000000" } }).status)
     end)
 
-    it("refuses a lock that any zklock run above it holds and that excludes it", function()
-        local zklock = cluster.command_line { program.interpreter(), "lua/zklock/cli/main.lua" }
-        for _, case in ipairs {
-            { outer = "-q", inner = "-q", status = 125 }, { outer = "-s", inner = "-q", status = 125 },
-            { outer = "-q", inner = "-s", status = 125 }, { outer = "-s", inner = "-s", status = 0 }
-        } do
-            local path = fixture.path()
-            local inner = ("%s run %s %s -c true"):format(zklock, case.inner, path)
-            local between = ("%s run %s-between -c %s"):format(zklock, path, cluster.quote(inner))
-            local result = commands.run { "run", case.outer, path, "-c", between }
-            assert.equal(case.status, result.status, result.errors)
-            local refused = result.errors:find("holds " .. path .. ": it would wait for itself", 1, true)
-            assert.equal(case.status == 125, refused ~= nil, result.errors)
+    it("asks for a lock that a zklock run above it holds, if it does not wait without limit", function()
+        assert.equal(123, nest("", "-n", fixture.path()).status)
+        assert.equal(0, nest("", "-n --skip-ok", fixture.path()).status)
+        assert.equal(9, nest("-p 1/1", "-n -E 9 -p 1/1", fixture.path()).status)
+        assert.equal(0, nest("-s", "-n -s", fixture.path()).status)
+        assert.equal(0, nest("-p 1/2", "-n -p 1/2", fixture.path()).status)
+        assert.equal(124, commands.while_time_runs_out(function(seconds)
+            return nest("", "-w " .. seconds, fixture.path()).status
+        end))
+    end)
+
+    it("is told of the newest locks above it, if there are too many for the environment", function()
+        local path = fixture.path()
+        local words = { "sh", "-c", 'ZKLOCK_HELD=$(yes /x | head -c 131000) exec "$@"', "sh" }
+        for _, word in ipairs(commands.words { "run", path, "-c",
+            'echo "$ZKLOCK_HELD" | sed -n -e 1p -e \\$p; test ${#ZKLOCK_HELD} -gt 90000; echo $? $ZKLOCK_NODE' }) do
+            words[#words + 1] = word
         end
+        local result = fixture.remember(program.run("grown", words)):finish()
+        local first, last, rest = result.output:match "^(%S+)\n(%S+)\n([^\n]+)\n$"
+        assert.same({ "/x", "0 " .. tostring(last) }, { first, rest }, result.errors)
+        assert.equal(path, last:match "^(.*)/")
+    end)
+
+    it("ignores what is no path among the locks above it", function()
+        local path = fixture.path()
+        local variables = { ("ZKLOCK_HELD=x\n%s/_c_\1-lock-0000000000\n%s/\n/"):format(path, path) }
+        assert.equal(0, run({ path, "--", "true" }, { variables = variables }).status)
     end)
 
     it("is not told of further locks that its caller holds", function()

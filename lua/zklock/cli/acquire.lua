@@ -105,25 +105,29 @@ end
 --- The variable with the nodes of all `zklock run` above a command, a line each: no path contains the end of a line.
 local HELD = "ZKLOCK_HELD"
 
---- Returns this variable for the command that runs under these locks.
+--- Its greatest length: Linux starts no command that has a variable of 128 KB.
+local LONGEST_HELD = 100 * 1024
+
+--- Returns this variable for the command that runs under these locks. The oldest lines beyond its greatest length are left out.
 function acquire.held_variable(members)
     local nodes = { os.getenv(HELD) }
     for _, lock in ipairs(members) do
         nodes[#nodes + 1] = lock:node()
     end
-    return HELD .. "=" .. concat(nodes, "\n")
+    local lines = concat(nodes, "\n")
+    return HELD .. "=" .. (#lines <= LONGEST_HELD and lines or lines:sub(-LONGEST_HELD):match "\n(.*)" or "")
 end
 
---- Returns a lock that a `zklock run` above this command holds, and for which the command would wait for ever. The environment may
--- be older than that hold, so the holder's node must still exist. Returns nil also if the servers do not answer.
+--- Returns a lock that a `zklock run` above this command holds: a wait without limit could be for the command itself. The
+-- environment may be older than that hold, so the holder's node must still exist. Returns nil also if the servers do not answer.
 local function held_by_caller(session, arguments, members)
-    for node in (os.getenv(HELD) or ""):gmatch "[^\n]+" do
+    for node in (not arguments.no_wait and not arguments.wait and os.getenv(HELD) or ""):gmatch "[^\n]+" do
         local path, name = node:match "^(/.*)/([^/]+)$"
-        local mode = name and core.node_name(name)
-        local excludes = mode == "exclusive" or mode == "shared" and not arguments.shared
-        for index, lock in ipairs(members) do
-            local is_semaphore = index == 1 and arguments.permits
-            if excludes and not is_semaphore and path == lock:path() and session.client:exists(node, { timeout = 10 }) then
+        if name and core.node_name(name) == "lease" then
+            path = path:match "^(.*)/leases$" -- a permit of a semaphore
+        end
+        for _, lock in ipairs(members) do
+            if path == lock:path() and not core.path_problem(node) and session.client:exists(node, { timeout = 10 }) then
                 return lock
             end
         end
@@ -160,8 +164,8 @@ function acquire.acquire(session, arguments, context, options, deadline)
     local lock, members = make(session, arguments, options)
     local own = held_by_caller(session, arguments, members)
     if own then
-        return nil, context:fail(codes.FAILED, "a zklock run that has started this command holds %s: it would wait for itself",
-            own:path()), "deadlock"
+        return nil, context:fail(codes.FAILED, "a zklock run that has started this command holds %s: it could wait for itself; " ..
+            "use -n or -w, or env -u %s for a job that outlives it", own:path(), HELD), "deadlock"
     end
     local said = false
     local count = arguments.permits and not members[2] and arguments.permits.count or nil

@@ -2,8 +2,9 @@
  * spawn: what a command costs from its start to its end, together with all processes that it starts and waits for.
  *
  * spawn COUNT STATUS COMMAND [ARG...]
- *     Runs the command COUNT times, one run after the other. Standard input and output are /dev/null; if STATUS, the
- *     expected exit code, is not 0, so is standard error. Prints the medians:
+ *     Runs the command COUNT times, one run after the other. Standard input is a pipe that ends when the command has
+ *     written something to standard output, or has closed it; what it writes is dropped. If STATUS, the expected exit code,
+ *     is not 0, standard error is /dev/null. Prints the medians:
  *       - wall_us: from before the fork until the command has ended; least_us: the same, of the quickest run;
  *       - cpu_us: processor time, user and system;
  *       - rss_kb: the resident memory of the largest process, at its largest.
@@ -18,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -47,14 +49,36 @@ static double microseconds(struct timeval time)
 }
 
 /* Runs the command once, and fills in what that has cost. Ends the program if the command does not exit with `status`. */
-static void run(char **command, const posix_spawn_file_actions_t *actions, int status, double *values)
+static void run(char **command, int status, double *values)
 {
+    int input[2];
+    int output[2];
+    if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) {
+        die("pipe2", errno);
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, input[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, output[1], 1);
+    if (status != 0) {
+        posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    }
     pid_t pid;
     int64_t began = now_ns();
-    int error = posix_spawnp(&pid, command[0], actions, NULL, command, environ);
+    int error = posix_spawnp(&pid, command[0], &actions, NULL, command, environ);
     if (error != 0) {
         die(command[0], error);
     }
+    close(input[0]);
+    close(output[1]);
+    char text[4096];
+    ssize_t length = read(output[0], text, sizeof text);
+    close(input[1]);
+    while (length > 0) {
+        length = read(output[0], text, sizeof text);
+    }
+    close(output[0]);
+    posix_spawn_file_actions_destroy(&actions);
     int outcome;
     struct rusage usage;
     while (wait4(pid, &outcome, 0, &usage) < 0) {
@@ -88,13 +112,6 @@ int main(int argc, char **argv)
     }
     int status = atoi(argv[2]);
     char **command = argv + 3;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    if (status != 0) {
-        posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    }
     static const char *const names[MEASURES] = {"wall_us", "cpu_us", "rss_kb"};
     double *values[MEASURES];
     for (int i = 0; i < MEASURES; i++) {
@@ -105,7 +122,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < count; i++) {
         double its[MEASURES];
-        run(command, &actions, status, its);
+        run(command, status, its);
         for (int measure = 0; measure < MEASURES; measure++) {
             values[measure][i] = its[measure];
         }
@@ -120,6 +137,5 @@ int main(int argc, char **argv)
         free(values[i]);
     }
     putchar('\n');
-    posix_spawn_file_actions_destroy(&actions);
     return 0;
 }

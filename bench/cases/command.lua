@@ -119,16 +119,21 @@ local function words_of(command, servers)
     return type(command.words) == "function" and command.words(servers) or command.words
 end
 
+--- Runs a command `count` times, which must exit with `status`, 0 unless given. `servers` are those of its environment.
+-- @treturn table what spawn prints
+local function spawn(settings, servers, count, words, status)
+    return lib.run(joined(environment(settings, servers), { settings.build .. "/spawn", count, status or 0 }, words))
+end
+
 --- Runs each command `count` times a round. Milliseconds and megabytes.
 local function measure_times(settings, list, rounds, count)
     for _, command in ipairs(list) do
         if not command.missing then -- brings its files into memory, and makes the directory of its lock
-            lib.execute(joined(environment(settings, settings.servers), words_of(command, settings.servers)), command.status)
+            spawn(settings, settings.servers, 1, words_of(command, settings.servers), command.status)
         end
     end
     return compare.collect(list, rounds, { count }, function(command)
-        local its = lib.run(joined(environment(settings, settings.servers),
-            { settings.build .. "/spawn", count, command.status or 0 }, words_of(command, settings.servers)))
+        local its = spawn(settings, settings.servers, count, words_of(command, settings.servers), command.status)
         return { wall = its.wall_us / 1000, least = its.least_us / 1000, cpu = its.cpu_us / 1000, memory = its.rss_kb / 1024 }
     end)
 end
@@ -141,7 +146,7 @@ end
 --- System calls of a command and of all processes that it starts, and how many these are.
 local function count_calls(settings, command)
     local file = settings.scratch .. "/command-calls"
-    lib.execute(joined(environment(settings, settings.servers), { "strace", "-f", "-qq", "-e", "signal=none", "-o", file },
+    spawn(settings, settings.servers, 1, joined({ "strace", "-f", "-qq", "-e", "signal=none", "-o", file },
         words_of(command, settings.servers)), command.status)
     local counts = { calls = 0, tasks = 1 }
     for line in io.lines(file) do
@@ -160,7 +165,7 @@ local function count_instructions(settings, command)
     local directory = settings.scratch .. "/command-instructions"
     lib.execute { "rm", "-rf", directory }
     lib.execute { "mkdir", directory }
-    lib.execute(joined(environment(settings, settings.servers),
+    spawn(settings, settings.servers, 1, joined(
         { "valgrind", "--tool=callgrind", "--quiet", "--trace-children=yes", "--callgrind-out-file=" .. directory .. "/%p" },
         words_of(command, settings.servers)), command.status)
     local most = 0
@@ -175,7 +180,7 @@ end
 --- Requests to ZooKeeper, and the writes among them, without the two that open and close the session.
 local function count_requests(settings, counts, proxy, command)
     local before = counts:counts()
-    lib.execute(joined(environment(settings, proxy), words_of(command, proxy)), command.status)
+    spawn(settings, proxy, 1, words_of(command, proxy), command.status)
     local after = counts:counts()
     return { requests = after.requests - before.requests, writes = after.writes - before.writes }
 end

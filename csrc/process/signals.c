@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -26,8 +25,8 @@ enum {
     NAMES = sizeof names / sizeof *names
 };
 
-/* Descriptors below are left to the caller of the program, who may name one in an option; all but one if fewer may be open. */
-static const rlim_t FIRST_FD = 100;
+/* Descriptors below are left to the caller of the program, who may name one in an option, if more may be open. */
+static const int FIRST_FD = 100;
 
 /* The signals that are read from descriptors, and the mask that the process had before. */
 static sigset_t caught;
@@ -88,13 +87,11 @@ int zkl_signals_open(const sigset_t *wanted)
     if (sigismember(&set, SIGCHLD) == 1) {
         signal(SIGCHLD, SIG_DFL); /* the parent may have left it ignored: then children would vanish without a status */
     }
-    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    rlim_t first = limit.rlim_cur > FIRST_FD ? FIRST_FD : limit.rlim_cur - 1;
-    int low = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    int fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, (int)first);
-    if (low >= 0) {
-        close(low);
+    int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FD);
+    if (high >= 0) {
+        close(fd);
+        fd = high;
     }
     if (fd >= 0) {
         sigset_t before;

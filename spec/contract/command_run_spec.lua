@@ -132,6 +132,16 @@ describe("zklock run exits", function()
         end
     end)
 
+    it("with the code of the command where no higher descriptor is free than the caller's", function()
+        local words = { "bash", "-c", 'ulimit -n 100; exec 99>&1; exec "$@"', "bash" }
+        for _, word in ipairs(commands.words { "run", "--status-fd", "99", fixture.path(), "--", "sh", "-c", "exit 7" }) do
+            words[#words + 1] = word
+        end
+        local result = fixture.remember(program.run("limited", words)):finish()
+        assert.equal(7, result.status, result.errors)
+        assert.equal(7, status_in(result).code)
+    end)
+
     it("with 126 for what cannot be executed, 127 for what does not exist, and leaves nothing #asan", function()
         local path = fixture.path()
         assert.equal(126, run({ path, "--", "./README.md" }).status)

@@ -87,7 +87,8 @@ local ABSENT = { [2] = true, [20] = true }
 local function read_file(name, found, optional)
     local file, unread, number = io.open(name, "rb")
     if not file then
-        return optional and ABSENT[number] or nil, "cannot read the settings: " .. unread
+        return optional and ABSENT[number] or nil,
+            "cannot read the settings: " .. unread .. (optional and "; set ZKLOCK_CONFIG= to read no file" or "")
     end
     local source = file:read "*a"
     file:close()

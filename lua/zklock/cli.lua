@@ -11,6 +11,8 @@
 --
 --     context.output       zklock.cli.output: writes for people, or JSON
 --     context.signals      descriptor of the signals that were caught (zklock.process): INT, TERM, HUP, QUIT and more
+--     context.input        if a subcommand sets it: waits of the client also poll `input.descriptor()`, and call `input.take()`,
+--                          which may raise an error, when something is there
 --     context:connect(arguments, started)
 --                          opens a client by the settings (zklock.cli.session); nil and an exit code, with a message written
 --     context:fail(code, message, ...)

@@ -2,7 +2,9 @@
 
 local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
+local documentation = require "spec.support.documentation"
 local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 local socket = require "socket"
@@ -231,6 +233,36 @@ describe("zklock hold", function()
         assert.same({}, fixture.children(path))
     end)
 
+    it("holds the lock for the scripts of docs/command.md", function()
+        local shells = { bash = 0, sh = 0 }
+        for _, block in ipairs(documentation.code_blocks(files.read "docs/command.md")) do
+            local text, found = block.text:gsub("zklock hold %-w 10 /locks/deploy", '"$@"')
+            if found > 0 then
+                shells[block.language] = shells[block.language] + 1
+                local path, directory = fixture.path(), commands.directory()
+                for _, step in ipairs { "first-step", "second-step" } do
+                    files.write(directory .. "/" .. step, "#!/bin/sh\necho $1; read -r line </dev/stdin\n")
+                    assert(os.execute("chmod +x " .. directory .. "/" .. step))
+                end
+                local words = { block.language, "-c", text:gsub("%./", directory .. "/") .. "\necho ended; read -r line", "script" }
+                for _, word in ipairs(commands.words { "hold", path }) do
+                    words[#words + 1] = word
+                end
+                local script = fixture.remember(program.run("script", words))
+                local token = script:line()
+                assert.truthy(token:find "^%d+%-%d+$", token)
+                assert.equal(1, #fixture.children(path))
+                assert.equal(token, script:ask "go on")
+                assert.equal(1, #fixture.children(path))
+                assert.equal("ended", script:ask "go on")
+                fixture.await_children(path, 0)
+                script:tell "end"
+                assert.equal(0, script:finish().status)
+            end
+        end
+        assert.same({ bash = 1, sh = 1 }, shells)
+    end)
+
     it("releases at a signal, and exits with 128 and its number", function()
         local path = fixture.path()
         local hold = commands.start { "hold", path }
@@ -248,29 +280,41 @@ describe("zklock hold", function()
         assert.equal(120, hold:finish().status)
     end)
 
-    it("refuses standard input that is at its end, before it connects #asan", function()
+    it("refuses standard input that is a file or at its end, before it has connected #asan", function()
         local line = cluster.command_line(commands.words({ "hold", "/x" }, { servers = "127.0.0.1:1" }))
-        for _, input in ipairs { "</dev/null", "<&-", "<<'END'\nEND", "& wait $!" } do
-            local output, status = cluster.run { "sh", "-c", line .. " 2>&1 " .. input }
-            assert.equal(125, status, input)
-            assert.truthy(output:find("^zklock: standard input is at its end, .*coproc"), output)
+        for _, shell in ipairs {
+            "%s </dev/null", "%s <&-", "%s <<'END'\nEND", "%s & wait $!", "%s </dev/zero", "%s <docs/design.md", "seq 1 3000 | %s"
+        } do
+            local output, status = cluster.run { "sh", "-c", "exec 2>&1; " .. shell:format((line:gsub("%%", "%%%%"))) }
+            assert.equal(125, status, shell)
+            assert.truthy(output:find("^zklock: standard input is .*at its end, .*coproc"), output)
         end
     end)
 
-    it("refuses standard input that has ended when the lock is granted", function()
+    it("leaves the queue when standard input ends while it waits", function()
         local path = fixture.path()
         local lock = fixture.client():mutex(path)
         assert(lock:acquire(20))
         local line = cluster.command_line(commands.words { "hold", path })
         local shell = fixture.remember(program.run("sh", { "sh", "-c",
-            "exec 3>&1; { read -r line; exec >&-; echo ended >&3; } | " .. line }))
+            "exec 3>&1; { read -r line; seq 1 3000; exec >&-; echo ended >&3; } | " .. line }))
         fixture.await_children(path, 2)
         assert.equal("ended", shell:ask "end")
-        assert.is_true(lock:release())
         local result = shell:finish()
         assert.same({ 125, "" }, { result.status, result.output })
-        assert.truthy(result.errors:find("standard input is at its end", 1, true), result.errors)
-        assert.same({}, fixture.children(path))
+        assert.truthy(result.errors:find("at its end", 1, true), result.errors)
+        assert.equal(1, #fixture.children(path))
+        assert.is_true(lock:held())
+    end)
+
+    it("reads all of standard input, and goes on until its end", function()
+        local path = fixture.path()
+        local hold = commands.start { "hold", path }
+        assert.truthy(hold:line():find "^%d+%-%d+$")
+        hold:tell(("x"):rep(200000)) -- more than a pipe has room for
+        assert.equal(1, #fixture.children(path))
+        hold:signal "INT"
+        assert.equal(130, hold:finish().status)
     end)
 
     it("exits with 123, 124 and 125 as zklock run does", function()

@@ -155,7 +155,7 @@ end)
 describe("the command of zklock run", function()
     after_each(fixture.clean)
 
-    --- Runs `zklock run` with the words of `outer` and PATH, and below it another one with the words of `inner`. Returns the result.
+    --- Runs `zklock run` with the words of `outer` and PATH, and below it one with the words of `inner`. Returns the result.
     local function nest(outer, inner, path, options)
         local words = { "run" }
         for word in outer:gmatch "%S+" do
@@ -175,7 +175,9 @@ describe("the command of zklock run", function()
     end
 
     it("refuses at once a lock of any kind that a zklock run above it holds, unless that lock is free again", function()
-        for _, case in ipairs { { "", "" }, { "-s", "" }, { "", "-s" }, { "-s", "-s" }, { "-p 1/2", "-p 1/2" }, { "-p 2/2", "" } } do
+        for _, case in ipairs {
+            { "", "" }, { "-s", "" }, { "", "-s" }, { "-s", "-s" }, { "-p 1/2", "-p 1/2" }, { "-p 2/2", "" }
+        } do
             local path = fixture.path()
             local result = nest(case[1], case[2], path)
             assert.equal(125, result.status, result.errors)

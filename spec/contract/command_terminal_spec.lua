@@ -124,3 +124,26 @@ describe("a command of zklock run in a terminal", function()
         assert.equal(1, #fixture.children(path))
     end)
 end)
+
+describe("zklock hold in a terminal", function()
+    after_each(fixture.clean)
+
+    it("does not read it while another job has it, and is not stopped", function()
+        local shell, path = open_shell(), fixture.path()
+        shell:type("h() { " .. cluster.command_line(commands.words { "hold", "--session-timeout", "60" }) .. ' "$@"; }')
+        shell:type("clear; h " .. path .. " &")
+        shell:await "%d+%-%d+\n"
+        for index = 1, 3 do
+            shell:type("echo prompt $((40 + " .. index .. "))")
+            shell:await("\nprompt " .. 40 + index)
+        end
+        assert.is_nil(shell:screen():find("Stopped", 1, true))
+        shell:type "fg"
+        shell:await "fg\nh "
+        assert.equal(1, #fixture.children(path))
+        shell:key "C-d"
+        shell:type "echo code $?"
+        shell:await "\ncode 0"
+        assert.same({}, fixture.children(path))
+    end)
+end)

@@ -16,7 +16,7 @@ Context.__index = Context
 
 --- @tparam number signals descriptor of the signals that were caught
 function Context.new(signals)
-    return setmetatable({ signals = signals, output = Output.new(), quiet = false, session = false }, Context)
+    return setmetatable({ signals = signals, output = Output.new(), input = false, quiet = false, session = false }, Context)
 end
 
 --- Returns the text of an error that was raised, without what only programmers need: the position in a source, the name of the

@@ -64,9 +64,13 @@ local function new_adapter(self)
             end
             seconds = min(seconds, left)
         end
-        local ready = process.poll({ self.signals, client:pollfd() }, seconds)
+        local input = self.input and self.input.descriptor() or -1
+        local ready = process.poll({ self.signals, client:pollfd(), input }, seconds)
         if ready[self.signals] then
             take_signals(self)
+        end
+        if ready[input] then
+            self.input.take()
         end
         return true
     end
@@ -95,8 +99,10 @@ end
 -- @treturn string|nil message
 -- @treturn string|nil code
 function Session.connect(settings, context, limit)
-    local self = setmetatable(
-        { signals = context.signals, on_child = settings.on_child, closing = false, announce = nil, client = false }, Session)
+    local self = setmetatable({
+        signals = context.signals, input = context.input, on_child = settings.on_child, closing = false, announce = nil,
+        client = false
+    }, Session)
     local options = {
         session_timeout = settings.session_timeout,
         connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout),
@@ -131,9 +137,9 @@ function Session:quiet()
     self.announce = nil
 end
 
---- From now on no signal interrupts a wait: for what has to be done at the end.
+--- From now on neither a signal nor the context's input interrupts a wait: for what has to be done at the end.
 function Session:finish()
-    self.closing, self.announce = true, nil
+    self.closing, self.input, self.announce = true, false, nil
 end
 
 --- Ends the session: all its nodes are deleted. No signal interrupts that; it takes some seconds at most.

@@ -1,13 +1,14 @@
 --- zklock hold: holds a lock until standard input ends or a signal comes. For shell scripts with a coprocess.
 --
 -- Prints the fencing token in a line when it has the lock. A script that reads the line has the lock; it releases by closing the
--- other end. Exits with 120 if the lock is lost before that, and refuses to acquire if standard input is at its end already.
+-- other end. Exits with 120 if the lock is lost before that, and refuses to acquire if standard input ends before that, too.
 
 local acquire = require "zklock.cli.acquire"
 local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 
+local error, io = error, io
 local huge = math.huge
 local STDIN, STDOUT = 0, 1
 
@@ -21,13 +22,39 @@ function hold.define(parser)
     settings.define(parser)
 end
 
---- Says that nobody keeps standard input open: then the lock would be released as soon as it is acquired.
-local AT_END = "standard input is at its end, as of each command that a script starts with &, so the lock would be released at " ..
-    "once: keep it open (coproc, or a FIFO), or use zklock run"
+--- How many reads empty the largest pipe of a user, and find its end: what a script that has died may leave there.
+local READS = 1024 * 1024 / 4096 + 1
 
---- Whether standard input is at its end. Reads some of what is there.
+--- Says that nobody keeps standard input open: then the lock would be released as soon as it is acquired.
+local AT_END = "standard input is a file or at its end, as of each command that a script starts with &, so the lock would be " ..
+    "released at once: keep it open (coproc, or a FIFO), or use zklock run"
+
+--- What waits poll besides (zklock.cli.context).
+local input = {}
+
+--- Standard input; -1 while it is a terminal that another job has: a read would stop this process.
+function input.descriptor()
+    local group = process.terminal_group(STDIN)
+    return (group == -1 or group == process.own_group()) and STDIN or -1
+end
+
+--- Whether standard input is at its end. Reads what is there.
 local function is_at_end()
-    return process.poll({ STDIN }, 0)[STDIN] and (process.read(STDIN) or "") == ""
+    for _ = 1, READS do
+        if not process.poll({ input.descriptor() }, 0)[STDIN] then
+            return false
+        elseif (process.read(STDIN) or "") == "" then
+            return true
+        end
+    end
+    return false
+end
+
+--- Raises an error at the end of standard input, before the lock is held.
+function input.take()
+    if is_at_end() then
+        error(AT_END, 0)
+    end
 end
 
 --- Waits for the end of standard input or for the loss of the lock. A signal raises an interruption.
@@ -39,7 +66,7 @@ local function wait(lock, session)
         if left <= 0 then
             return "lost"
         end
-        local ready = process.poll({ STDIN, session.signals, client:pollfd() }, math.min(left, LOOK))
+        local ready = process.poll({ input.descriptor(), session.signals, client:pollfd() }, math.min(left, LOOK))
         if ready[session.signals] then
             session:take_signals()
         end
@@ -52,10 +79,12 @@ end
 
 function hold.run(arguments, context)
     context.quiet = arguments.quiet
-    local wrong = acquire.wrong_arguments(arguments) or is_at_end() and AT_END
+    -- What has a position is a file, or a device such as /dev/null.
+    local wrong = acquire.wrong_arguments(arguments) or (io.stdin:seek() or is_at_end()) and AT_END
     if wrong then
         return context:fail(codes.FAILED, "%s", wrong)
     end
+    context.input = input
     local deadline = arguments.wait and process.now() + arguments.wait or huge
     local session, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
     if not session then
@@ -69,10 +98,7 @@ function hold.run(arguments, context)
         session:close()
         return members
     end
-    if is_at_end() then
-        session:close()
-        return context:fail(codes.FAILED, "%s", AT_END)
-    end
+    input.take()
     local written, problem = process.write(STDOUT, (members[1]:token() or "") .. "\n")
     local reason = written and wait(lock, session) or "output"
     local loss = reason == "lost" and acquire.describe_loss(members)

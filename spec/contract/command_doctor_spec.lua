@@ -86,17 +86,66 @@ describe("zklock doctor", function()
         fixture.await_children(path, 0)
     end)
 
-    it("finds locks whose nodes have an ACL that no directory has", function()
-        local path = fixture.path()
-        assert(fixture.client():create(path))
-        assert(credentials.trusted():mutex(path):acquire(10))
-        local trusted = { variables = { "ZKLOCK_AUTH=digest:fleet:" .. credentials.SECRET } }
-        local text = ("1 locks have nodes with an ACL that no directory has, for example %s:"):format(path)
-        assert.equal("warning", (find(doctor(path, trusted), "acl", text) or {}).level)
-        text = "1 locks have nodes whose ACL may not be read, for example " .. path
-        assert.equal("unknown", (find(doctor(path), "acl", text) or {}).level)
-        assert(credentials.trusted():create(path .. "/kept", "", { acl = "creator" }))
-        assert.is_nil(find(doctor(path, trusted), "acl"))
+    describe("where the root is the only directory", function()
+        local LIMITED = { { scheme = "world", id = "anyone", perms = "rwcd" } }
+        local server, text
+
+        --- Returns the level of the finding about the lists of the lock's nodes, and its message.
+        local function judge(path, variables, servers)
+            local found = doctor(path, { servers = servers or server.servers, variables = variables })
+            local finding = find(found, "acl", "1 locks have nodes ") or find(found, "acl") or {}
+            return finding.level, finding.message
+        end
+
+        before_each(function()
+            server = cluster.start()
+            fixture.on_clean(function()
+                server:stop()
+            end)
+            assert(fixture.client(nil, server.servers):create("/locks", "", { acl = LIMITED }))
+            text = "1 locks have nodes with an ACL that no directory has, for example /locks:"
+        end)
+
+        it("finds locks whose nodes have an ACL that no directory has", function()
+            local client = fixture.client(nil, server.servers)
+            assert(client:mutex("/locks"):acquire(10))
+            assert(client:create("/locks/session", "", { ephemeral = true }))
+            local level, message = judge "/" -- the server's own nodes keep no list
+            assert.equal("warning", level)
+            assert.truthy(message:find(text, 1, true), message)
+            for _, case in ipairs { { "/locks", server.servers }, { "/", server.servers .. "/locks" } } do
+                level, message = judge(case[1], nil, case[2])
+                assert.equal("unknown", level)
+                assert.truthy(message:find("no directory that was read has", 1, true), message)
+            end
+            assert(client:create "/kept")
+            assert.is_nil(judge "/")
+        end)
+
+        it("compares what the credentials let it read", function()
+            local trusted = { "ZKLOCK_AUTH=digest:fleet:" .. credentials.SECRET }
+            local client = credentials.trusted(nil, server.servers)
+            assert(client:mutex("/locks"):acquire(10))
+            assert.equal("warning", (judge("/", trusted)))
+            local level, message = judge "/"
+            assert.equal("unknown", level)
+            assert.truthy(message:find("ACL may not be read, for example /locks", 1, true), message)
+            assert(client:create("/kept", "", { acl = "creator" }))
+            assert.is_nil(judge("/", trusted))
+        end)
+
+        it("does not compare a list of which the server hides a part", function()
+            local list = { { scheme = "auth", id = "", perms = "rcwd" } }
+            local client = credentials.trusted({ acl = list }, server.servers)
+            assert(client:create("/kept"))
+            assert(client:mutex("/locks"):acquire(10))
+            assert.equal("unknown", (judge("/", { "ZKLOCK_AUTH=digest:fleet:" .. credentials.SECRET })))
+        end)
+
+        it("knows that the server keeps the list of read", function()
+            assert(fixture.client({ acl = "read" }, server.servers):mutex("/locks"):acquire(10))
+            assert.is_nil(judge "/")
+        end)
     end)
 
     it("finds no fault with nodes that have the ACL of their directory, whatever the kind of the lock", function()
@@ -189,10 +238,10 @@ describe("zklock doctor", function()
             return not full:mode(1)
         end)
         local findings, status = doctor("/", { servers = full.servers, within = 1 })
-        assert.same({ 2, nil }, { status, find(findings, "quorum") })
+        assert.same({ 2, "unknown" }, { status, find(findings, "quorum").level })
         local finding = assert(find(findings, "server"), dkjson.encode(findings))
         assert.truthy(finding.message:find("maxClientCnxns", 1, true), finding.message)
-        assert.truthy(finding.advice:find("^Raise maxClientCnxns"), finding.advice)
+        assert.truthy(finding.advice:find("^Raise maxClientCnxns.* nothing serves behind it"), finding.advice)
     end)
 
     it("says that the servers demand credentials", function()

@@ -12,7 +12,8 @@
 --   scratch      path where a node was created and deleted; create_code, delete_code: codes of failures
 --   states       lock states of zklock.inspect, with sessions; `acl` of a contender: its node's list, as text;
 --                false: it may not be read
---   kept_acls    set of the lists of directories
+--   kept_acls    set of the lists that stay, as texts
+--   all_directories  true: no list of another directory stays
 --   sessions     of zklock.inspect.sessions
 --
 -- A finding is { check, level, message, advice }. Its level is "error" (locks do not work, or not safely), "warning" (they may stop
@@ -39,7 +40,7 @@ local FULL = 0.8
 
 --- The defects of releases that reach locks, and the first release of each branch without them. Older branches have them.
 local DEFECTS = "may forget what it has acknowledged (ZOOKEEPER-4643, 4646, 4685, 4785), so that two clients hold one lock, " ..
-    "and tells names of closed directories (CVE-2024-23944)"
+    "and tells names of closed directories (CVE-2024-23944) or, with the correction of that alone, "
 local MENDED = { ["3.8"] = 4, ["3.9"] = 2 }
 local OLDEST_MENDED = 8 -- 3.8
 
@@ -70,7 +71,7 @@ local function check_servers(facts, findings)
         elseif server.code == "full" then
             unknown = unknown + 1
             add(findings, "server", "warning", server.problem, "Raise maxClientCnxns in its zoo.cfg, or end clients here. " ..
-                "If its port is for TLS: see the options of TLS.")
+                "If it is a proxy: perhaps nothing serves behind it. If its port is for TLS: see the options of TLS.")
         elseif server.problem then
             add(findings, "server", "warning", server.problem, "Start the server, or take it out of the list of servers.")
         elseif not server.serving then
@@ -81,16 +82,16 @@ local function check_servers(facts, findings)
             leaders = leaders + ((server.mode == "leader" or server.mode == "standalone") and 1 or 0)
         end
         if server.version and is_before(server.version, LISTS_MENDED) then
-            local old = is_before(server.version, MENDED)
-            add(findings, "version", "warning", format("%s runs ZooKeeper %s, which %s", server.address, server.version,
-                old and DEFECTS or LISTS_DEFECT), RECOMMENDED ..
-                (old and ", or to a package of your distribution that has the corrections." or "."))
+            add(findings, "version", "warning", format("%s runs ZooKeeper %s, which %s%s", server.address, server.version,
+                is_before(server.version, MENDED) and DEFECTS or "", LISTS_DEFECT), RECOMMENDED .. ".")
         end
     end
     local count = #facts.servers
     if facts.session.problem and (serving + unknown) * 2 <= count then
         add(findings, "quorum", "error", format("%d of %d servers serve", serving, count),
             "Without a majority no lock can be acquired or released. Start servers.")
+    elseif facts.session.problem and serving == 0 then
+        add(findings, "quorum", "unknown", "no server is known to serve", "Without a majority no lock can be acquired or released.")
     elseif serving > 0 and leaders > 1 and count > 1 then
         add(findings, "quorum", "error", format("%d of %d servers are leaders or stand alone", leaders, count),
             "They are several ensembles: clients of different servers do not exclude each other. Mend the list of servers.")
@@ -195,32 +196,47 @@ local function check_acl(facts, findings)
     end
 end
 
---- Finds locks whose nodes have lists that no directory has, unless all servers are known to bear that.
+--- Whether the server hides a part of a list, because the client may not administer the node.
+local function is_masked(list)
+    return list:find "digest:[^:]*:x:" ~= nil
+end
+
+--- Finds locks whose nodes have lists that no directory has, unless no server is known to have the defect, and some not to have it.
 local function check_lists(facts, findings)
-    local bearing = 0
+    local known, defective = false, false
     for _, server in ipairs(facts.servers) do
-        bearing = bearing + ((server.version and not is_before(server.version, LISTS_MENDED)) and 1 or 0)
+        known = known or server.version ~= nil
+        defective = defective or server.version ~= nil and is_before(server.version, LISTS_MENDED)
     end
-    if bearing == #facts.servers then
+    if known and not defective then
         return
     end
     local lone, hidden = {}, {}
     for _, state in ipairs(facts.states or {}) do
         for _, contender in ipairs(state.contenders) do
-            local list = contender.acl == false and hidden or contender.acl and not facts.kept_acls[contender.acl] and lone
+            local acl, list = contender.acl, nil
+            if acl == false or acl and facts.kept_acls[acl] and is_masked(acl) then
+                list = hidden
+            elseif acl and not facts.kept_acls[acl] then
+                list = lone
+            end
             if list and list[#list] ~= state.path then
                 list[#list + 1] = state.path
             end
         end
     end
     if lone[1] then
-        add(findings, "acl", "warning", format("%d locks have nodes with an ACL that no directory has, for example %s: " ..
-            "a server that restarts may fail with \"Failed to fetch acls\" (ZOOKEEPER-4846)", #lone, lone[1]),
-            RECOMMENDED .. ", or give the lock's directory the ACL of the nodes: docs/security.md.")
+        local all = facts.all_directories
+        add(findings, "acl", defective and all and "warning" or "unknown", format("%d locks have nodes with an ACL that no " ..
+            "directory %shas, for example %s: a server before 3.8.5 or 3.9.4 may not start again (\"Failed to fetch acls\", " ..
+            "ZOOKEEPER-4846)", #lone, all and "" or "that was read ", lone[1]),
+            (all and "" or "Check the path / without a chroot, as a client that may read all directories. ") ..
+            RECOMMENDED .. ", or make a node that stays with this ACL: docs/security.md.")
     end
     if hidden[1] then
         add(findings, "acl", "unknown", format("%d locks have nodes whose ACL may not be read, for example %s", #hidden, hidden[1]),
-            "Whether a directory has the same ACL (ZOOKEEPER-4846) was not checked. Use the credentials of the locks' programs.")
+            "Whether a directory has the same ACL (ZOOKEEPER-4846) was not checked, which needs the rights READ and ADMIN. " ..
+            "Use the credentials of the locks' programs.")
     end
 end
 

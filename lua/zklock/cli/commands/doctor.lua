@@ -19,6 +19,9 @@ local WRITES, PAUSE = 10, 0.2
 --- Exit codes: nothing is wrong, or nothing but what could not be checked; warnings; errors.
 local WELL, WARNINGS, ERRORS = 0, 1, 2
 
+--- The owner of a node that is not ephemeral, and the transaction that made the nodes which each server begins with.
+local NO_ID = "0000000000000000"
+
 --- The finding's level, and its style.
 local STYLES = { error = "red", warning = "yellow", unknown = "cyan" }
 
@@ -109,16 +112,26 @@ local function measure(client, facts, path)
     facts.delete_code = select(3, client:delete(node)) -- the session's end deletes it in any case
 end
 
+--- The list of /zookeeper/config, which stays, as a text.
+local READ = "world:anyone:r"
+
+--- Whether a node keeps its list: it stays, and has not the list that / and others begin with, which servers do not count.
+local function keeps_list(stat)
+    return stat.ephemeral_owner == NO_ID and (stat.czxid ~= NO_ID or stat.aversion ~= 0)
+end
+
 --- Reads the ACLs of the locks' nodes and of all directories, as texts. Returns true; or nil, message, code.
 local function read_acls(client, facts)
     local asked, seconds = {}, client:session_timeout()
     local reads = Reads.new(client, core.now() + seconds, seconds)
-    facts.kept_acls = {}
+    facts.kept_acls = { [READ] = true }
     local function add_directory(path)
         if not asked[path] then
             asked[path] = true
-            reads:add("acl", path, function(acl)
-                facts.kept_acls[acl or ""] = true
+            reads:add("acl", path, function(acl, stat)
+                if acl and keeps_list(stat) then
+                    facts.kept_acls[acl] = true
+                end
             end)
         end
     end
@@ -135,15 +148,15 @@ local function read_acls(client, facts)
 end
 
 --- Everything that needs a session. Returns true; or nil, message, code.
-local function examine(session, facts, path)
+local function examine(session, facts, path, servers)
     facts.session.granted = session.client:session_timeout()
     measure(session.client, facts, path)
-    local states, message, code = inspect.locks(session.client, path, { identities = true })
+    local states, unreadable, code = inspect.locks(session.client, path, { identities = true })
     if not states then
-        return nil, message, code
+        return nil, unreadable, code
     end
-    facts.states = states
-    local done
+    facts.states, facts.all_directories = states, path == "/" and not servers:find("/", 1, true) and not unreadable[1]
+    local done, message
     done, message, code = read_acls(session.client, facts)
     if not done then
         return nil, message, code
@@ -188,7 +201,7 @@ function doctor.run(arguments, context)
     local session, problem, code = require("zklock.cli.session").open(settings, context)
     if session then
         local done
-        done, problem, code = examine(session, facts, path)
+        done, problem, code = examine(session, facts, path, settings.servers)
         session:close()
         problem = not done and problem or nil
     end

@@ -226,6 +226,25 @@ static void check_sequence(zkl_entry *entry)
     }
 }
 
+void zkl_entry_make_directory(zkl_entry *entry, const char *data)
+{
+    const struct ACL_vector *acl = &entry->acquisition->spec->acl;
+    int32_t perms = 0;
+    for (int32_t i = 0; i < acl->count; i++) {
+        perms |= acl->data[i].perms;
+    }
+    if ((perms & ZOO_PERM_CREATE) == 0) {
+        zkl_entry_refuse_all(
+            entry, ZKL_NO_AUTH,
+            "'%.300s' does not exist, and with this acl no client could create a node in it: create it "
+            "beforehand, with another acl",
+            entry->queue->directory.path);
+        return;
+    }
+    zkl_queue_make_parents(entry->queue, data, acl);
+    zkl_entry_step(entry);
+}
+
 static void not_created(zkl_entry *entry, int rc)
 {
     if (!zkl_entry_begin_anew(entry)) {
@@ -234,9 +253,7 @@ static void not_created(zkl_entry *entry, int rc)
     if (rc == ZNONODE) {
         char data[ZKL_DIRECTORY_DATA_SIZE];
         bool has_data = entry->kind->directory_data != NULL;
-        zkl_queue_make_parents(entry->queue, has_data ? entry->kind->directory_data(entry, data) : "",
-                               &entry->acquisition->spec->acl);
-        zkl_entry_step(entry);
+        zkl_entry_make_directory(entry, has_data ? entry->kind->directory_data(entry, data) : "");
     } else if (rc == ZTHROTTLEDOP) {
         zkl_entry_back_off(entry);
     } else if (rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {

@@ -14,6 +14,8 @@ void zkl_entry_step_recovering(zkl_entry *entry);
 void zkl_entry_join(zkl_entry *entry);
 /* The server had no time for the list of a try: the entry looks again in a while. */
 void zkl_entry_try_again(zkl_entry *entry);
+/* The entry, in PARKED, has its directory made, with `data`. It is refused if no client could create nodes there. */
+void zkl_entry_make_directory(zkl_entry *entry, const char *data);
 /* The queue's directory was made, or not (`rc` says why): entries that wait for it go on, or are refused. */
 void zkl_entries_directory_ready(zkl_queue *queue, zkl_directory_outcome outcome, int rc);
 

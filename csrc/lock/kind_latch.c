@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "join.h"
 #include "leave.h"
 
 #define PARTS 3 /* of a transaction */
@@ -159,8 +160,7 @@ static void decide(zkl_entry *entry, int rc, const zkl_reply *reply)
         zkl_entry_refuse_all(entry, ZKL_TIMEOUT, "the latch '%.300s' has %ld of %ld left", path, left, count);
     } else if (rc == ZNONODE) {
         zkl_entry_move(entry, ZKL_ENTRY_PARKED);
-        zkl_queue_make_parents(entry->queue, "", &entry->acquisition->spec->acl);
-        zkl_entry_step(entry);
+        zkl_entry_make_directory(entry, "");
     } else if (empty) {
         name_of(entry->locks, "gate-", gate);
         transact(entry, gate, gate, count, 0);

@@ -3,6 +3,7 @@
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local loop = require "spec.support.loop"
 local zk = require "spec.support.zk"
 
 after_each(fixture.clean)
@@ -109,16 +110,49 @@ describe("an ACL", function()
         assert.truthy(lock:contenders(10)[1].holder)
     end)
 
-    it("of read lets every client read, and no client delete", function()
-        local lock = fixture.mutex(fixture.path(), { acl = "read" }, { auth = AUTH })
-        local _, message, code = lock:acquire(10)
-        if code then
-            -- The parent can only be read, so not even its creator may create a node in it. The error must say so clearly.
-            assert.equal("no_auth", code, message)
-        else
-            assert.truthy(fixture.observer():get(lock:node()))
-            assert.equal("no_auth", select(2, fixture.observer():create(lock:path() .. "/x")))
+    it("of read lets every client read, and no client write", function()
+        local lock = fixture.mutex(fixture.directory(), { acl = "read" }, { auth = AUTH })
+        assert(lock:acquire(10))
+        local observer = fixture.observer()
+        assert.truthy(observer:get(lock:node()))
+        assert.equal("no_auth", select(2, observer:set(lock:node(), "")))
+        assert.is_true(lock:release())
+    end)
+
+    it("with which no client may create nodes in a directory makes no directory #asan", function()
+        local client = fixture.client()
+        for _, acl in ipairs { "read", { { scheme = "world", id = "anyone", perms = "rwda" } } } do
+            local path = fixture.path()
+            local settings = { acl = acl }
+            local below = path .. "/jobs/nightly"
+            local latch = client:latch(below, 2, settings)
+            local function assert_refused(ok, message, code)
+                assert.same({ nil, "no_auth" }, { ok, code }, message)
+                assert.truthy(message:find("create it beforehand", 1, true), message)
+                assert.truthy(message:find(below, 1, true), message)
+            end
+            for _, lock in ipairs {
+                client:mutex(below, settings), client:rwlock(below, settings).read, client:semaphore(below, 2, settings)
+            } do
+                assert_refused(lock:acquire(10))
+                assert_refused(lock:try_acquire())
+            end
+            assert_refused(latch:wait(10))
+            assert_refused(latch:count_down(10))
+            assert.is_nil(fixture.observer():exists(path))
         end
+    end)
+
+    it("with which no client may create nodes in a directory does not prevent others from making it", function()
+        local client, path = fixture.steady_client(), fixture.path()
+        local guarded, open = client:mutex(path, { acl = "read" }), client:mutex(path)
+        loop.run(function()
+            assert.equal("no_auth", select(3, guarded:acquire(10)))
+        end, function()
+            assert(open:acquire(10))
+            assert(open:release())
+        end)
+        assert(guarded:acquire(10))
     end)
 
     it("may be a list", function()

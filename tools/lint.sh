@@ -87,7 +87,7 @@ check_cppcheck() {
 }
 
 check_luacheck() {
-    files '*.lua' '*.rockspec' | xargs -r luacheck --quiet --codes --no-color
+    files '*.lua' '*.rockspec' | LUA_INIT=@tools/loop_variables.lua xargs -r luacheck --quiet --codes --no-color
 }
 
 check_shellcheck() {

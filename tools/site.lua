@@ -128,14 +128,14 @@ function site.lists(text)
         local indent, rest = line:match("^( *)(.*)$")
         local depth = #indent
         local marker = not fence and (rest:match("^[-*] +") or rest:match("^%d+%. +"))
-        local after = next_fence(line, fence)
+        local after, placed = next_fence(line, fence), line
         if not fence and rest ~= "" and depth == 0 and not marker and (before == "" or before:find("^ *```")) then
             stack = {}
         end
         if fence then
-            line = (" "):rep(math.max(0, depth + shift)) .. rest
+            placed = (" "):rep(math.max(0, depth + shift)) .. rest
         elseif rest == "" then
-            line = ""
+            placed = ""
         elseif marker or before == "" or depth > 0 then
             local levels = 0
             while stack[levels + 1] and depth >= stack[levels + 1] do
@@ -150,14 +150,14 @@ function site.lists(text)
             end
             local extra = depth - (stack[levels] or 0)
             shift = 4 * levels + extra - depth
-            line = (" "):rep(4 * levels + extra) .. rest
+            placed = (" "):rep(4 * levels + extra) .. rest
             if marker then
                 stack[levels + 1] = depth + #marker
             end
         end
         fence = after
-        written[#written + 1] = line
-        before = line
+        written[#written + 1] = placed
+        before = placed
     end
     return table.concat(written, "\n") .. "\n"
 end

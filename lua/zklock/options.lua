@@ -325,8 +325,8 @@ function options.servers(servers)
     end
     local hosts, chroot = servers:match("^([^/]*)(.*)$")
     local addresses = {}
-    for address in (hosts .. ","):gmatch("([^,]*),") do
-        address = options.trimmed(address)
+    for entry in (hosts .. ","):gmatch("([^,]*),") do
+        local address = options.trimmed(entry)
         local normal = normal_address(address)
         if not normal then
             return nil, format('%s (address %d, "%s", is not "host:port")', expected, #addresses + 1, short(address))

@@ -298,8 +298,8 @@ end
 --- Returns the codes that a Lua source answers: the literal at the end of each `return nil, …`.
 function documentation.lua_codes(text)
     local codes, statement = {}, nil
-    for line in (text .. "\n"):gmatch("(.-)\n") do
-        line = line:gsub("%s+%-%- .*$", "")
+    for whole in (text .. "\n"):gmatch("(.-)\n") do
+        local line = whole:gsub("%s+%-%- .*$", "")
         if line:find("return nil,") then
             statement = ""
         end

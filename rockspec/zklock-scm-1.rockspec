@@ -18,7 +18,7 @@ hold the lock.]],
 }
 
 dependencies = {
-  "lua >= 5.1, < 5.5",
+  "lua >= 5.1, < 5.6",
   -- For the command `zklock`. Debian: lua-argparse, lua-dkjson, lua-socket.
   "argparse >= 0.7.1",
   "dkjson >= 2.5",

@@ -2,7 +2,7 @@
 #
 # Builds variants, each in build/<variant>:
 #
-#   5.1 5.2 5.3 5.4 luajit    the Lua module, as released. All are made in build/lua, which compiles once what does not depend on Lua.
+#   5.1 … 5.5 luajit          the Lua module, as released. All are made in build/lua, which compiles once what does not depend on Lua.
 #                             That directory is for the Luas that were asked for so far.
 #   <lua>-release             the same, for `make install`: a warning of the compiler is no error
 #   <lua>-asan                the Lua module with address and undefined-behaviour sanitizers, by gcc: its libasan can be
@@ -56,7 +56,7 @@ build() {
     local options=()
     case $base in
     lua) ;;
-    5.1 | 5.2 | 5.3 | 5.4 | luajit) options+=("-DZKLOCK_LUA=$base") ;;
+    5.[1-5] | luajit) options+=("-DZKLOCK_LUA=$base") ;;
     c) options+=(-DZKLOCK_LUA=none -DZKLOCK_TESTS=ON) ;;
     clang) options+=(-DZKLOCK_LUA=5.4 -DZKLOCK_TESTS=ON -DCMAKE_C_COMPILER=clang) ;;
     fuzz) options+=(-DZKLOCK_LUA=none -DZKLOCK_FUZZ=ON -DZKLOCK_SANITIZE=address -DCMAKE_C_COMPILER=clang) ;;
@@ -86,7 +86,7 @@ flock "$lock"
 modules=
 for wanted; do
     case $wanted in
-    5.1 | 5.2 | 5.3 | 5.4 | luajit) modules=${modules:-lua:}${modules:+,}module-$wanted ;;
+    5.[1-5] | luajit) modules=${modules:-lua:}${modules:+,}module-$wanted ;;
     *) set -- "$@" "$wanted" ;;
     esac
     shift

@@ -110,8 +110,8 @@ run_suite() {
 variant_of() {
     case $1 in
     luajit) echo luajit ;;
-    lua5.[1-4]) echo "${1#lua}" ;;
-    *) echo "no such Lua: $1 (lua5.1, lua5.2, lua5.3, lua5.4 or luajit)" >&2 && return 2 ;;
+    lua5.[1-5]) echo "${1#lua}" ;;
+    *) echo "no such Lua: $1 (lua5.1 to lua5.5, or luajit)" >&2 && return 2 ;;
     esac
 }
 

@@ -1,4 +1,4 @@
-/* One source for Lua 5.1, 5.2, 5.3, 5.4 and LuaJIT 2.1: replacements for what the older versions lack. */
+/* One source for Lua 5.1 to 5.5 and LuaJIT 2.1: replacements for what the older versions lack. */
 #ifndef ZKLOCK_LUA_COMPAT_H
 #define ZKLOCK_LUA_COMPAT_H
 

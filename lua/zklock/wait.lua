@@ -346,8 +346,8 @@ local function sweep_if_due(client)
     end
 end
 
---- The size of one collection step, in kilobytes.
-local COLLECT = 200
+--- The size of one collection step, which is in kilobytes, and from Lua 5.5 on in bytes.
+local COLLECT = pcall(collectgarbage, "param", "pause") and 200 * 1024 or 200
 
 --- Whether Lua can tell that the program has stopped the collector. PUC Lua 5.1 cannot, and a step would start the collector
 -- again.

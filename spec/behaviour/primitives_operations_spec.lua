@@ -239,11 +239,11 @@ describe("a client", function()
         local _, _, watch = client:get(path, { watch = true })
         local answer
         loop.run(function()
-            answer = { watch:wait(20) }
+            answer = compat.pack(watch:wait(20))
         end, function()
             assert(client:close())
         end)
-        assert_code("closed", { path }, compat.unpack(answer))
+        assert_code("closed", { path }, compat.unpack(answer, 1, answer.n))
         assert_code("closed", {}, client:get(path))
         assert_code("closed", {}, client:set(path, "x"))
         assert_code("closed", {}, client:transaction():delete(path):commit())

@@ -100,11 +100,11 @@ describe("a watch", function()
             assert.equal(before + 1, watch_count())
             local answer
             loop.run(function()
-                answer = { watch:wait(20) }
+                answer = compat.pack(watch:wait(20))
             end, function()
                 watch:cancel()
             end)
-            assert_code("cancelled", { where }, compat.unpack(answer))
+            assert_code("cancelled", { where }, compat.unpack(answer, 1, answer.n))
             assert(client:flush(10))
             assert.equal(before, watch_count())
             watch:cancel()

@@ -41,7 +41,7 @@ end
 
 describe("make check #once", function()
     it("builds the requested Lua, also LuaJIT, and runs contract specs with it", function()
-        for lua, variant in pairs({ ["lua5.1"] = "5.1", ["lua5.4"] = "5.4", luajit = "luajit" }) do
+        for lua, variant in pairs({ ["lua5.1"] = "5.1", ["lua5.4"] = "5.4", ["lua5.5"] = "5.5", luajit = "luajit" }) do
             local commands = plan("spec/contract/wipe_spec.lua", lua)
             assert.equal("tools/build.sh " .. variant, commands.build)
             assert.is_true(has(commands, ("tools/specs.sh real --lua %s spec/contract/wipe_spec.lua"):format(lua)))

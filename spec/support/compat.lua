@@ -5,6 +5,9 @@ local compat = {}
 --- Whether coroutines can yield across pcall. PUC Lua 5.1 does not allow it.
 compat.PCALL_YIELDS = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
 
+--- Whether there are to-be-closed variables: from Lua 5.4 on.
+compat.CLOSES = rawget(coroutine, "close") ~= nil
+
 --- Compiles a text with syntax that not every Lua has, such as Lua 5.4's to-be-closed variables.
 compat.load_text = rawget(_G, "loadstring") or load
 

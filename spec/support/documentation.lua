@@ -6,6 +6,7 @@
 
 local annotations = require "tools.annotations"
 local cluster = require "spec.support.cluster"
+local compat = require "spec.support.compat"
 local docstrings = require "tools.docstrings"
 local files = require "spec.support.files"
 
@@ -517,7 +518,7 @@ end
 -- variable becomes an ordinary one.
 function documentation.load_block(text, name, environment)
     text = with_expectations(text)
-    if _G._VERSION ~= "Lua 5.4" then
+    if not compat.CLOSES then
         text = text:gsub(" <close>", "")
     end
     if _G.setfenv then

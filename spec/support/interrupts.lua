@@ -34,9 +34,9 @@ local ENOUGH = 3
 --- Whether every instruction is tried, whatever the stride: if ZKLOCK_SWEEP is set.
 local EVERY = os.getenv "ZKLOCK_SWEEP" ~= nil
 
---- LuaJIT and Lua 5.4 try each instruction: interpreters differ in what an instruction is, and in how hooks are called. On the
+--- LuaJIT, Lua 5.4 and 5.5 try each instruction: interpreters differ in what an instruction is, and in how hooks are called. On the
 -- other versions each tenth instruction is enough.
-local STRIDE = (rawget(_G, "jit") or _VERSION == "Lua 5.4" or EVERY) and 1 or 10
+local STRIDE = (rawget(_G, "jit") or compat.CLOSES or EVERY) and 1 or 10
 interrupts.STRIDE = STRIDE
 
 --- Runs an operation again and again, with an error one instruction later each time, until the operation ends before the error.

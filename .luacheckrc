@@ -1,4 +1,4 @@
--- The module runs on Lua 5.1 to 5.4 and LuaJIT, so any of their globals may be looked up; writing one is still an error.
+-- The module runs on Lua 5.1 to 5.5 and LuaJIT, so any of their globals may be looked up; writing one is still an error.
 std = "max"
 max_line_length = 132
 cache = false

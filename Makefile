@@ -29,9 +29,9 @@ help: ## this list
 setup: ## install the Debian packages that building and testing need
 	@tools/setup.sh
 
-build: ## the module for every Lua, build/<lua>/zklock/core.so
+build: ## the module for every Lua (5.5 where it is installed), build/<lua>/zklock/core.so
 	@tools/setup.sh build
-	@tools/build.sh 5.1 5.2 5.3 5.4 luajit
+	@tools/build.sh 5.1 5.2 5.3 5.4 $$(pkg-config --exists lua5.5 && echo 5.5) luajit
 
 test: ## all that must pass before a change lands, in minutes; ends with "N passed, N failed"
 	@tools/setup.sh test
@@ -52,11 +52,11 @@ test-sim: ## the engine, and random Lua programs, against a simulated ZooKeeper
 	@tools/setup.sh test
 	@tools/test.sh sim
 
-test-virtual: ## the specs of behaviour in virtual time, on Lua 5.1 and LuaJIT, and on 5.4 under sanitizers
+test-virtual: ## the specs of behaviour in virtual time, on Lua 5.1, 5.5 and LuaJIT, and on 5.4 under sanitizers
 	@tools/setup.sh test
 	@tools/test.sh virtual
 
-test-real: ## all specs against real servers, five Luas, sanitizers
+test-real: ## all specs against real servers, six Luas, sanitizers
 	@tools/setup.sh test databases
 	@tools/test.sh real
 

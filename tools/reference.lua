@@ -12,7 +12,7 @@ local reference = {}
 local META = annotations.read(docstrings.read_file("docs/types/library/zklock.lua"))
 local ADAPTERS = { name = "adapters", kind = "text", files = { "lua/zklock/adapters.lua" } }
 local METAMETHODS = {
-    __close = "`local x <close> = …` of Lua 5.4",
+    __close = "`local x <close> = …` from Lua 5.4 on",
     __tostring = "`tostring`"
 }
 

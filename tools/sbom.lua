@@ -21,7 +21,7 @@ sbom.COMPONENTS = {
       soname = "libc.so.6", package = "libc6" },
     { name = "openssl", license = "Apache-2.0", scope = "optional", use = "loaded for the option tls",
       package = "libssl3" },
-    { name = "lua", license = "MIT", scope = "optional", use = "loads zklock: the interpreter, 5.1 to 5.4, unless it is LuaJIT",
+    { name = "lua", license = "MIT", scope = "optional", use = "loads zklock: the interpreter, 5.1 to 5.5, unless it is LuaJIT",
       package = "lua5.4" },
     { name = "luajit", license = "MIT", scope = "optional", use = "loads zklock: the interpreter of nginx and OpenResty",
       modules = { "ffi" }, package = "libluajit2-5.1-2" },

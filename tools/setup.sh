@@ -112,4 +112,9 @@ fi
 echo "Installing: $*"
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq)
 "${apt[@]}" update
+# Lua 5.5, which not every system has, comes with the older Luas.
+case " $* " in *" liblua5.3-dev "*)
+    ! apt-cache show lua5.5 >/dev/null 2>&1 || set -- "$@" lua5.5 liblua5.5-dev
+    ;;
+esac
 "${apt[@]}" install -y --no-install-recommends "$@" >/dev/null </dev/null

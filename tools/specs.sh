@@ -11,7 +11,7 @@
 #
 # Without a file or directory: spec/behaviour in virtual time, all of spec/ otherwise.
 #
-# Usage: tools/specs.sh WORLD [--lua LUA] [BUSTED ARGUMENTS…]      LUA: lua5.1 … lua5.4 (the default) or luajit
+# Usage: tools/specs.sh WORLD [--lua LUA] [BUSTED ARGUMENTS…]      LUA: lua5.1 … lua5.5 or luajit; lua5.4 is the default
 #
 # An option's value follows it after "=": what does not begin with "-" is a file or directory with specs.
 

@@ -14,7 +14,7 @@ slots=$(($(nproc) * 3 + 1))
 # Removes the files of an earlier run.
 clear_logs() {
     mkdir -p "$logs"
-    rm -f "$logs"/*.begun "$logs"/*.result
+    rm -f "$logs"/*.begun "$logs"/*.result "$logs/left-out"
 }
 
 # Seconds since the start, for the headings.
@@ -115,6 +115,11 @@ variant_of() {
     esac
 }
 
+# has_lua LUA: whether the module can be built for it, and specs be run with it.
+has_lua() {
+    pkg-config --exists "$1" && "$1" -e 'require "busted.core"' 2>/dev/null
+}
+
 # contract_arguments FILE LUA: how tools/specs.sh runs a spec on real servers. nginx always has LuaJIT.
 contract_arguments() {
     case $1 in
@@ -181,6 +186,11 @@ computing() {
 export -f same_programs sanitized computing run_unit run_units run_quick_units run_each_unit unit_programs
 export asan_options ubsan_options tsan_options
 
+# left_out TEXT…: what is not tested because this system lacks something, for the last lines.
+left_out() {
+    echo "left out: $*" >>"$logs/left-out"
+}
+
 # ---- The end -----------------------------------------------------------------------------------------------------------
 
 # digest LOG: the failures in few lines, for readers who see only the end of the output.
@@ -219,6 +229,7 @@ summary() {
         all_passed=$((all_passed + passed))
         all_failed=$((all_failed + failed))
     done
+    [ ! -f "$logs/left-out" ] || cat "$logs/left-out"
     echo "took $((SECONDS - began)) s; $logs/ has the output of each, and the seconds of a processor that it took"
     echo "$all_passed passed, $all_failed failed"
     [ "$all_failed" = 0 ] && [ "$all_passed" -gt 0 ]

@@ -3,7 +3,7 @@
 # Installs the rock as a user would, with only luarocks and a C compiler, into an empty tree; loads it from there, away from the
 # sources; and removes it again. For Lua 5.4, and for 5.1, whose rock LuaJIT loads too.
 #
-# With `packed`: packs the source rock of the release, as it is published, and installs that file, for Lua 5.1 to 5.4 and LuaJIT.
+# With `packed`: packs the source rock of the release, as it is published, and installs that file, for Lua 5.1 to 5.4, 5.5 where it is installed, and LuaJIT.
 # The tag that the rockspec names is one of a local repository with the files of this directory.
 #
 # Ends with `N passed, N failed`.
@@ -90,6 +90,7 @@ case ${1:-} in
 '') ;;
 packed)
     luas=(lua5.4 lua5.3 lua5.2 lua5.1 luajit)
+    if pkg-config --exists lua5.5; then luas+=(lua5.5); else echo "left out: Lua 5.5, which is not installed"; fi
     check "luarocks pack" pack_rock "$work"
     ;;
 *) echo "tools/test-rock.sh: no such part: $1" >&2 && exit 2 ;;

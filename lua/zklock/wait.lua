@@ -90,7 +90,7 @@ local function alone_until_decided(client, adapter, deadline, decided, subject)
     return true
 end
 
---- Notices, on Lua 5.4, that a coroutine is closed while it waits. Then there is no error. If there is an error, the code that
+--- Notices, from Lua 5.4 on, that a coroutine is closed while it waits. Then there is no error. If there is an error, the code that
 -- waits handles it.
 local Guard = {}
 
@@ -104,7 +104,7 @@ local function new_guard(client, waiter)
     return setmetatable({ client = client, waiter = waiter, waits = true }, Guard)
 end
 
---- An iterator for a loop of one round. Lua 5.4 closes the loop's fourth value. Other versions ignore that value.
+--- An iterator for a loop of one round. From Lua 5.4 on the loop's fourth value is closed. Other versions ignore that value.
 local function once(_, done)
     return not done or nil
 end

@@ -168,6 +168,11 @@ describe("the counts of suites #once", function()
         assert.matches("\n1 passed, 1 failed$", output)
     end)
 
+    it("come after what was left out", function()
+        local output = suites("left_out this; left_out that one; suite yes status 10 true; settle; summary")
+        assert.matches("\nleft out: this\nleft out: that one\ntook [^\n]*\n1 passed, 0 failed$", output)
+    end)
+
     it("fail if no suite has run", function()
         local output, status = suites("summary")
         assert.equal(1, status)

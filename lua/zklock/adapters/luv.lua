@@ -245,7 +245,7 @@ function luv.wait(client, waiter, seconds)
             luv.wake(waiter)
         end)
     end
-    -- Lua 5.4 closes the fourth value of a loop when the coroutine is closed. Other versions ignore that value.
+    -- From Lua 5.4 on the fourth value of a loop is closed with the coroutine. Other versions ignore that value.
     for _ in once, nil, nil, waiter do
         if outside then
             repeat

@@ -94,9 +94,9 @@ Lock._read_acquire = read_acquire
 -- object is granted at once. Releasing the write half then lets other readers in, and no other writer. If this coroutine holds
 -- the read half, the write half is refused with "deadlock", because an upgrade would wait for itself.
 --
--- Lua 5.4: `local held <close> = assert(lock:acquire(5))` releases the lock at the end of the block if it is still held, unless
--- another coroutine has acquired the object since. A reentrant lock is released by one level. If the block has already released
--- that level, an outer level is released. with_lock does not do that.
+-- From Lua 5.4 on, `local held <close> = assert(lock:acquire(5))` releases the lock at the end of the block if it is still held,
+-- unless another coroutine has acquired the object since. A reentrant lock is released by one level. If the block has already
+-- released that level, an outer level is released. with_lock does not do that.
 --
 -- In nginx the hold ends with the request, or the timer handler, that acquires it, and not before, also if nothing refers to the
 -- lock. With `keep = true` it does not end with the request, but when the lock is collected. Elsewhere `keep` has no effect.

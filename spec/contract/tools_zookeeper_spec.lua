@@ -55,6 +55,27 @@ describe("tools/zookeeper #once", function()
         assert.equal(500, tonumber(server:ask("conf"):match("tickTime=(%d+)")))
     end)
 
+    it("starts a server that answers few of the four-letter words", function()
+        local few = cluster.start({options = {["4lw.commands.whitelist"] = "srvr"}})
+        assert.equal("standalone", few:mode())
+        few:stop()
+    end)
+
+    it("starts the version that --zookeeper names, and restart changes it", function()
+        local version = server:version()
+        local named = cluster.start({zookeeper = version})
+        assert.equal(version, named:version())
+        named:restart(1, version)
+        assert.equal(version, named:version())
+        for _, words in ipairs({{"start"}, {"restart", "1", "--dir", named.directory}}) do
+            local output, status = cluster.run(cluster.words({TOOL}, words, {"--zookeeper", "9.8.7"}))
+            assert.same({"tools/zookeeper: no server of version 9.8.7: tools/servers.sh fetches some into build/servers", 1},
+                {output, status})
+        end
+        assert.equal(version, named:version())
+        named:stop()
+    end)
+
     it("prints number, process, port, mode and state of each server", function()
         local output = cluster.run({TOOL, "status", "--dir", server.directory})
         assert.equal(server:address():match("%d+$"), output:match("^1 %d+ (%d+) standalone running$"))

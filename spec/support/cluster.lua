@@ -9,6 +9,7 @@
 
 local socket = require("socket")
 local state = require("spec.support.state")
+local versions = require("spec.support.versions")
 
 local cluster = {}
 
@@ -99,6 +100,7 @@ end
 --     reap          milliseconds between the servers' searches for empty containers (one hour: none is removed unless a spec
 --                   requests it, so that a directory that is empty for a moment stays the same directory)
 --     seed          {["/path"] = number of the next sequential child}
+--     zookeeper     the version of the servers, as for tools/zookeeper (the installed one, or that of ZOOKEEPER_CLASSPATH)
 --     zxid          hexadecimal digits of the transaction id that the servers take for their last one
 --     directory     where to keep all files (a temporary directory)
 --     owner         the process whose end ends the servers (this one)
@@ -112,6 +114,9 @@ function cluster.start(options)
     end
     if options.tick then
         add("--tick", options.tick)
+    end
+    if options.zookeeper then
+        add("--zookeeper", options.zookeeper)
     end
     if options.directory then
         add("--dir", options.directory)
@@ -249,9 +254,20 @@ function Cluster:resume(n)
     tool(self, "resume", n or 1)
 end
 
--- Starts the server with the same port and data. Returns when it answers, or when it serves if a majority runs.
-function Cluster:restart(n)
-    tool(self, "restart", n or 1)
+-- Starts the server with the same port and data. Returns when it answers, or when it serves if a majority runs. `version`: with
+-- another version of the server from now on.
+function Cluster:restart(n, version)
+    tool(self, "restart", n or 1, version and "--zookeeper=" .. version)
+end
+
+-- Returns the version of server n (1) without what a distribution adds: "3.8.0".
+function Cluster:version(n)
+    return assert(assert(self:ask("srvr", n)):match("Zookeeper version: (%d[%d.]*)"))
+end
+
+-- Returns whether the first server behaves in a way that differs by version (support.versions).
+function Cluster:has(feature)
+    return versions.has(self:version(), feature)
 end
 
 -- Waits until a majority serves.

@@ -9,6 +9,8 @@
  *   conformance_simulated --programs FIRST COUNT, conformance_real --programs FIRST COUNT
  *                                                random programs (programs.c): both have to print the same
  *
+ * The simulated server behaves as one of the version ZKLOCK_SIMULATED_VERSION (3.8.0).
+ *
  * One line a case; the last line is `N passed, N failed`, and the exit status says the same.
  */
 #include <setjmp.h>
@@ -32,6 +34,15 @@ typedef struct kept_answer {
     answer content;
 } kept_answer;
 static kept_answer *kept;
+
+/* ---- versions ---- */
+
+bool exists_needs_read(const char *version)
+{
+    int minor = 0, patch = 0;
+    sscanf(version, "3.%d.%d", &minor, &patch);
+    return minor > 9 || (minor == 9 && patch >= 2) || (minor == 8 && patch >= 4);
+}
 
 /* ---- checks ---- */
 

@@ -38,6 +38,35 @@ static void die(const char *what)
     exit(EXIT_FAILURE);
 }
 
+/* ---- the server ---- */
+
+/* Asks the server by a four-letter word, which is no request of a session, and takes no zxid. Writes the answer to `text`. */
+static void ask_server(const char *word, char *text, size_t size)
+{
+    size_t used = 0;
+    ssize_t got;
+    const char *port = strrchr(server, ':');
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons((uint16_t)strtol(port + 1, NULL, 10));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        send(fd, word, strlen(word), MSG_NOSIGNAL) != (ssize_t)strlen(word))
+        die(word);
+    while (used + 1 < size && (got = recv(fd, text + used, size - used - 1, 0)) > 0)
+        used += (size_t)got;
+    close(fd);
+    text[used] = '\0';
+}
+
+bool world_exists_needs_read(void)
+{
+    char text[4096], version[64];
+    ask_server("srvr", text, sizeof(text));
+    if (sscanf(text, "Zookeeper version: %63s", version) != 1)
+        die("srvr has no version");
+    return exists_needs_read(version);
+}
+
 /* ---- proxies ---- */
 
 /* Sends a command to the proxy; its answer is one line, "ok …". */
@@ -268,33 +297,18 @@ void world_end(void)
     mend();
 }
 
-/* Asks the server by a four-letter word, which is no request of a session, and takes no zxid. Writes the answer to `text`. */
-static void ask_server(const char *word, char *text, size_t size)
-{
-    size_t used = 0;
-    ssize_t got;
-    const char *port = strrchr(server, ':');
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    address.sin_port = htons((uint16_t)strtol(port + 1, NULL, 10));
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-        send(fd, word, strlen(word), MSG_NOSIGNAL) != (ssize_t)strlen(word))
-        die(word);
-    while (used + 1 < size && (got = recv(fd, text + used, size - used - 1, 0)) > 0)
-        used += (size_t)got;
-    close(fd);
-    text[used] = '\0';
-}
-
 bool world_has_only(int sessions)
 {
     char text[16384];
-    ask_server("mntr", text, sizeof(text));
-    static const char name[] = "zk_global_sessions\t";
-    const char *line = strstr(text, name);
-    if (line == NULL)
-        die("mntr has no line zk_global_sessions");
-    return strtol(line + sizeof(name) - 1, NULL, 10) <= sessions;
+    ask_server("dump", text, sizeof(text));
+    char *end = strstr(text, "ephemeral nodes dump");
+    if (end == NULL)
+        die("dump has no ephemeral nodes");
+    *end = '\0';
+    int count = 0;
+    for (const char *each = text; (each = strstr(each, "0x")) != NULL; each += 2)
+        count++;
+    return count <= sessions;
 }
 
 const char *world_host(int client)

@@ -1,5 +1,6 @@
 /* world_simulated: cases run against spec/simulation. Its time passes only in world_turn. */
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim_internal.h"
@@ -9,6 +10,12 @@ const bool world_is_real = false;
 
 static bool requests_held[WORLD_CLIENTS], replies_held[WORLD_CLIENTS];
 static int said[WORLD_CLIENTS], reads[WORLD_CLIENTS];
+
+bool world_exists_needs_read(void)
+{
+    const char *version = getenv("ZKLOCK_SIMULATED_VERSION");
+    return version != NULL && exists_needs_read(version);
+}
 
 bool world_start(void)
 {
@@ -35,7 +42,9 @@ void world_begin(uint64_t seed)
                            .delay = SIM_MILLISECOND,
                            .containers = true,
                            .auth_lasts = true,
-                           .own_nodes = true};
+                           .own_nodes = true,
+                           .exists_needs_read = world_exists_needs_read(),
+                           .events_need_read = true};
     sim_begin(&options, NULL);
     for (int i = 0; i < WORLD_CLIENTS; i++) {
         requests_held[i] = replies_held[i] = false;

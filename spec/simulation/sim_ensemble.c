@@ -316,22 +316,26 @@ static void apply_one(server *at)
         const sim_change *change = &transaction->changes[i];
         if (transaction->err != ZOK)
             continue;
+        const sim_node *node = sim_tree_find(&at->tree, change->path);
+        const sim_acl *acl = change->kind == SIM_CHANGE_CREATE || node == NULL ? change->acl : node->acl;
         sim_tree_apply(&at->tree, change, transaction->zxid);
+        const sim_node *parent = sim_tree_find(&at->tree, sim_path_parent(change->path));
+        const sim_acl *parent_acl = parent != NULL ? parent->acl : NULL;
         if (stats != NULL && change->kind == SIM_CHANGE_SET)
             sim_tree_stat(&at->tree, sim_tree_find(&at->tree, change->path), &stats[i]);
         switch (change->kind) {
         case SIM_CHANGE_NONE:
             break;
         case SIM_CHANGE_CREATE:
-            sim_watch_fire(&at->watches, change->path, ZOO_CREATED_EVENT, true, false);
-            sim_watch_fire(&at->watches, sim_path_parent(change->path), ZOO_CHILD_EVENT, false, true);
+            sim_watch_fire(&at->watches, change->path, acl, ZOO_CREATED_EVENT, true, false);
+            sim_watch_fire(&at->watches, sim_path_parent(change->path), parent_acl, ZOO_CHILD_EVENT, false, true);
             break;
         case SIM_CHANGE_DELETE:
-            sim_watch_fire(&at->watches, change->path, ZOO_DELETED_EVENT, true, true);
-            sim_watch_fire(&at->watches, sim_path_parent(change->path), ZOO_CHILD_EVENT, false, true);
+            sim_watch_fire(&at->watches, change->path, acl, ZOO_DELETED_EVENT, true, true);
+            sim_watch_fire(&at->watches, sim_path_parent(change->path), parent_acl, ZOO_CHILD_EVENT, false, true);
             break;
         case SIM_CHANGE_SET:
-            sim_watch_fire(&at->watches, change->path, ZOO_CHANGED_EVENT, true, false);
+            sim_watch_fire(&at->watches, change->path, acl, ZOO_CHANGED_EVENT, true, false);
             break;
         }
     }
@@ -670,7 +674,7 @@ static void execute_read(server *at, sim_request *request)
     case SIM_EXISTS:
         if (node == NULL) {
             reply.err = ZNONODE;
-        } else if (sim_hidden(node)) {
+        } else if (sim_hidden(node) || (sim.options.exists_needs_read && !sim_permits(node, ZOO_PERM_READ, request))) {
             reply.err = ZNOAUTH;
             break;
         } else {

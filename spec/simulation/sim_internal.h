@@ -370,10 +370,10 @@ typedef struct {
 
 void sim_watch_add(sim_watch_table *table, sim_connection *connection, int path, bool children);
 /*
- * Fires the watches on a path. Each connection gets one event. `data`, `children`: which kinds of watches the event
- * fires.
+ * Fires the watches on a path. Each connection gets one event, or none if `acl`, the list of the node, does not permit it to read
+ * (events_need_read). `data`, `children`: which kinds of watches the event fires.
  */
-void sim_watch_fire(sim_watch_table *table, int path, int type, bool data, bool children);
+void sim_watch_fire(sim_watch_table *table, int path, const sim_acl *acl, int type, bool data, bool children);
 /* Removes a connection's watches of that type on a path, -1: on all paths. Returns how many there were. */
 int sim_watch_remove(sim_watch_table *table, const sim_connection *connection, int path, ZooWatcherType type);
 /*

@@ -96,7 +96,7 @@ static void send_event(const sim_watch_table *table, sim_connection *connection,
     sim_connection_reply(connection, &event);
 }
 
-void sim_watch_fire(sim_watch_table *table, int path, int type, bool data, bool children)
+void sim_watch_fire(sim_watch_table *table, int path, const sim_acl *acl, int type, bool data, bool children)
 {
     for (int i = 0; i < table->count;) {
         sim_watch *each = &table->watches[i];
@@ -113,7 +113,8 @@ void sim_watch_fire(sim_watch_table *table, int path, int type, bool data, bool 
                 table->watches[kept++] = *other;
         }
         table->count = kept;
-        send_event(table, connection, path, type);
+        if (!sim.options.events_need_read || sim_acl_permits(acl, ZOO_PERM_READ, connection->identities))
+            send_event(table, connection, path, type);
     }
 }
 

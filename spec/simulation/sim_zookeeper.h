@@ -52,6 +52,9 @@ typedef struct {
     bool auth_fails;   /* every credential (zoo_add_auth) is refused */
     bool auth_lasts;   /* no server refuses a credential that another server has accepted */
     bool own_nodes;    /* the servers have their own nodes below /zookeeper */
+    bool exists_needs_read; /* exists requires READ permission, as in servers since 3.8.4 and 3.9.2 */
+    bool
+        events_need_read; /* an event of a node is not sent to a watcher that may not read it; since the same releases */
     /* a single server executes the requests of all clients in the order of arrival, as real servers do */
     bool in_order;
     bool trace;    /* print the trace to stdout */
@@ -303,10 +306,7 @@ void sim_drop_leader(void); /* the leader gives up leadership, as after an inter
 void sim_heal(void);        /* ends every fault above */
 /* Forbids some operations in a directory: bits of ZOO_PERM_*. */
 void sim_deny(const char *directory, int permissions);
-/*
- * From now on exists requires READ permission, as in servers since 3.8.4, and no client may read a node that has an
- * owner.
- */
+/* From now on no client may read a node that has an owner, and exists requires READ permission for it. */
 void sim_hide_nodes(void);
 /*
  * Sets the counter that a directory has when it is created for the first time. When it is created again its counter is

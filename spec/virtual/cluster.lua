@@ -1,6 +1,7 @@
 --- virtual.cluster: the twin of support.cluster: simulated servers. There is one world at a time. So a spec's own servers take the
 -- place of the servers that its file shares, unless both have the same options. The shared ones begin anew afterwards.
 
+local versions = require "spec.support.versions"
 local world = require "spec.virtual.world"
 
 local real = assert(loadfile "spec/support/cluster.lua")()
@@ -110,7 +111,7 @@ function answers.mntr(_, n)
 end
 
 function answers.srvr(self, n)
-    return ("Zxid: 0x%s\nMode: %s\n"):format((world.last_zxid():gsub("^0+", "")), self:mode(n))
+    return ("Zookeeper version: %s\nZxid: 0x%s\nMode: %s\n"):format(world.version, (world.last_zxid():gsub("^0+", "")), self:mode(n))
 end
 
 function Cluster:ask(word, n)
@@ -120,6 +121,14 @@ function Cluster:ask(word, n)
         return nil, "connection refused"
     end
     return answers[word](self, n or 1)
+end
+
+function Cluster.version()
+    return world.version
+end
+
+function Cluster.has(_, feature)
+    return versions.has(world.version, feature)
 end
 
 function Cluster:watch_count(n)

@@ -15,9 +15,12 @@ after_each(fixture.clean)
 -- refused there, so that all locks get on. The limits only end a hang.
 describe("when the server throttles requests, locks #once #real", function()
     it("of every kind are acquired and released all the same", function()
-        local servers = cluster.start({ java_options = {
+        local servers = fixture.remember(cluster.start({ java_options = {
             "-Dzookeeper.request_throttle_max_requests=1", "-Dzookeeper.throttled_op_wait_time=20"
-        } })
+        } }))
+        if not servers:has "throttled_ops" then
+            return pending("these servers throttle nothing")
+        end
         local client = fixture.client({ wait = loop, session_timeout = 60 }, servers.servers)
         local locks, each = 0, 1
         repeat
@@ -38,7 +41,6 @@ describe("when the server throttles requests, locks #once #real", function()
         until servers:mntr().zk_throttled_ops > 5
         assert(client:flush(600))
         assert.equal(0, client:stats().entries)
-        servers:stop()
     end)
 end)
 

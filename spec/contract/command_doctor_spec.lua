@@ -107,6 +107,9 @@ describe("zklock doctor", function()
         end)
 
         it("finds locks whose nodes have an ACL that no directory has", function()
+            if server:has "keeps_acls" then
+                return pending("this server has the correction")
+            end
             local client = fixture.client(nil, server.servers)
             assert(client:mutex("/locks"):acquire(10))
             assert(client:create("/locks/session", "", { ephemeral = true }))
@@ -123,6 +126,9 @@ describe("zklock doctor", function()
         end)
 
         it("compares what the credentials let it read", function()
+            if server:has "keeps_acls" then
+                return pending("this server has the correction")
+            end
             local trusted = { "ZKLOCK_AUTH=digest:fleet:" .. credentials.SECRET }
             local client = credentials.trusted(nil, server.servers)
             assert(client:mutex("/locks"):acquire(10))
@@ -135,6 +141,9 @@ describe("zklock doctor", function()
         end)
 
         it("does not compare a list of which the server hides a part", function()
+            if server:has "keeps_acls" then
+                return pending("this server has the correction")
+            end
             local list = { { scheme = "auth", id = "", perms = "rcwd" } }
             local client = credentials.trusted({ acl = list }, server.servers)
             assert(client:create("/kept"))

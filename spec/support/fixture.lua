@@ -298,14 +298,18 @@ function fixture.join(path, prefix, identity)
     return assert(node, problem)
 end
 
---- Ends the session that owns a node, like an expiry. The owner may take its session back before it has ended: then the function
+--- Ends a session that owns a node, like an expiry. The owner may take its session back before it has ended: then the function
 -- tries again.
-function fixture.kill_owner(node)
-    local stat = assert(fixture.observer():exists(node))
+local function kill(session, node)
     eventually(function()
-        local _, problem = zk.kill_session(fixture.servers(), stat.ephemeralOwner)
-        return not fixture.observer():exists(node), problem -- whatever the server answered
+        local _, problem = zk.kill_session(fixture.servers(), session)
+        return select(2, fixture.observer():exists(node)) == "no_node", problem -- whatever the server answered
     end)
+end
+
+--- Does so for the owner of a node that the observer may read.
+function fixture.kill_owner(node)
+    kill(assert(fixture.observer():exists(node)).ephemeralOwner, node)
 end
 
 --- Does the same for a client behind a proxy, which cannot reconnect meanwhile. If it took its session back while the session ends,
@@ -313,7 +317,7 @@ end
 function fixture.kill_owner_behind(link, node)
     link:refuse()
     link:cut()
-    fixture.kill_owner(node)
+    kill(link:session().id, node)
     link:accept()
 end
 

@@ -7,6 +7,8 @@ local versions = {}
 local FEATURES = {
     -- `exists` needs the permission READ.
     exists_needs_read = { "3.8.4", "3.9.2" },
+    -- A snapshot has the ACL of each node (ZOOKEEPER-4846).
+    keeps_acls = { "3.8.5", "3.9.4" },
     -- The option enforceQuota, and the answer "quota exceeded".
     quotas = { "3.7.0" },
     -- mntr tells zk_throttled_ops.

@@ -18,7 +18,7 @@ LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 # For bash, zsh and fish, where these look for them.
 COMPLETIONS = bash-completion/completions/zklock zsh/site-functions/_zklock fish/vendor_completions.d/zklock.fish
 
-.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-install deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
+.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -75,6 +75,10 @@ test-rock: ## install with luarocks into an empty tree, and load
 test-deb: ## build the Debian packages, and install, upgrade and remove them in a clean system
 	@tools/setup.sh package
 	@tools/test-deb.sh
+
+test-servers: ## several versions of the ZooKeeper server, without installing them; ARGS='testing conformance' for one of them and a part
+	@tools/setup.sh test
+	@tools/test-servers.sh $(ARGS)
 
 test-install: ## the commands of docs/install.md in clean systems of Debian and Ubuntu; ARGS=trixie for one of them
 	@tools/setup.sh package

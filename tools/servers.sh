@@ -80,8 +80,8 @@ for suite; do
         work=$servers/$suite.new
         rm -rf "$work" "${servers:?}/$suite"
         fetch "$suite" "$work" >&2 || fail "cannot fetch the server of $suite from $mirror"
-        version=$(readlink "$work/root/usr/share/java/zookeeper.jar")
-        version=${version#zookeeper-} version=${version%.jar}
+        version=$(basename "$work"/root/usr/share/java/zookeeper-[0-9]*.jar .jar)
+        version=${version#zookeeper-}
         mkdir -p "$servers/$version"
         pack "$work/root" "$servers/$version/new.jar"
         mv "$servers/$version/new.jar" "$servers/$version/server.jar"

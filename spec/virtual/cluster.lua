@@ -111,7 +111,8 @@ function answers.mntr(_, n)
 end
 
 function answers.srvr(self, n)
-    return ("Zookeeper version: %s\nZxid: 0x%s\nMode: %s\n"):format(world.version, (world.last_zxid():gsub("^0+", "")), self:mode(n))
+    local zxid = world.last_zxid():gsub("^0+", "")
+    return ("Zookeeper version: %s\nZxid: 0x%s\nMode: %s\n"):format(world.version, zxid, self:mode(n))
 end
 
 function Cluster:ask(word, n)

@@ -30,7 +30,7 @@ local world = open()
 world.open_core = assert(package.loadlib(file, "luaopen_zklock_core"))
 
 --- The version of the simulated servers.
-world.version = os.getenv "ZKLOCK_SIMULATED_VERSION" or "3.8.0"
+world.version = (os.getenv "ZKLOCK_SIMULATED_VERSION" or ""):match ".+" or "3.8.0"
 
 --- The options of servers if a spec sets no others.
 world.usual = { servers = 1, tick = 500, reap = 3600000 }

@@ -4,6 +4,18 @@ local cluster = require "spec.support.cluster"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
+local versions = require "spec.support.versions"
+
+it("the table of versions knows the first release of each series #once", function()
+    for version, expected in pairs {
+        ["3.5.10"] = false, ["3.7.2"] = false, ["3.8.3"] = false, ["3.8.4"] = true, ["3.8.10"] = true, ["3.9.0"] = false,
+        ["3.9.1"] = false, ["3.9.2"] = true, ["3.10.0"] = true, ["4.0.0"] = true
+    } do
+        assert.equal(expected, versions.has(version, "exists_needs_read"), version)
+    end
+    assert.is_false(versions.has("3.6.4", "quotas"))
+    assert.is_true(versions.has("3.7.0", "quotas"))
+end)
 
 describe("on servers of several versions #once #long", function()
     local PROGRAMS = 3
@@ -86,9 +98,9 @@ describe("on servers of several versions #once #long", function()
         end
     end
 
-    local function start(versions)
+    local function start(zookeeper)
         return fixture.remember(cluster.start {
-            servers = 3, zookeeper = versions, options = { maxSessionTimeout = 1000 * SESSION, syncLimit = 40 }
+            servers = 3, zookeeper = zookeeper, options = { maxSessionTimeout = 1000 * SESSION, syncLimit = 40 }
         })
     end
 

@@ -10,6 +10,9 @@
 #   databases   PostgreSQL and MariaDB, for the spec of docs/fencing.md
 #   deb     the Debian packages       package the same, and clean systems in which they are installed
 #
+# A name like `a|b` stands for the first of these that the system has, and `a?` for a package without which some tests are left out:
+# the last lines of `make test` name them.
+#
 # Asks dpkg once and ends if nothing is missing. Otherwise installs what is missing, as root or through `sudo -n`; if it may not, it
 # lists the missing packages and exits with 1. RUNLEVEL=1 keeps packages such as redis-server from starting their services where the
 # system permits that: nothing here uses a system service.
@@ -17,12 +20,13 @@
 # Usage: tools/setup.sh [PURPOSE…]     (default: build test lint bench fuzz demo demo-openresty docs)
 #        tools/setup.sh --list [PURPOSE…]
 
-set -eu
+set -euf
 
 build=(build-essential cmake pkg-config libzookeeper-st-dev)
 one_lua=(lua5.4 liblua5.4-dev)
 luas=(lua5.1 lua5.2 lua5.3 lua5.4 liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev)
-all_luas=("${luas[@]}" luajit2 libluajit2-5.1-dev)
+luajit=('luajit2|luajit' 'libluajit2-5.1-dev|libluajit-5.1-dev')
+all_luas=("${luas[@]}" "${luajit[@]}" "lua5.5?" "liblua5.5-dev?")
 # Only the server's classes: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
 server=(libzookeeper-java default-jre-headless procps lua-socket)
 # The command needs them at run time.
@@ -30,7 +34,7 @@ command=(lua-argparse lua-dkjson lua-socket lua-luv)
 # The demo keeps its stock in Redis.
 shop=(redis-server lua-redis lua-luv)
 # lua-nginx-redis requires nginx-extras, which installs an nginx with all modules.
-nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis lua-cjson luajit2 libluajit2-5.1-dev apache2-utils)
+nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis lua-cjson "${luajit[@]}" apache2-utils)
 checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck libxml2-utils codespell)
 # The tools with which the fault campaign makes its network, and breaks it and its clocks.
 faults=(iproute2 nftables faketime util-linux mount)
@@ -44,7 +48,8 @@ specs=(
     stunnel4 openssl binutils locales
     prometheus
     systemd
-    chromium
+    # Ubuntu has it as a snap only.
+    'chromium?'
 )
 # Of MariaDB only the programs: the package mariadb-server adds a system user and a service.
 databases=(postgresql mariadb-server-core mariadb-client-core)
@@ -52,7 +57,7 @@ databases=(postgresql mariadb-server-core mariadb-client-core)
 drivers=(chromium nodejs npm fonts-wqy-microhei)
 packagers=(debhelper dpkg-dev git lintian)
 rivals=(
-    stunnel4 openssl lua-luv valgrind strace gnuplot-nox luajit2 libluajit2-5.1-dev
+    stunnel4 openssl lua-luv valgrind strace gnuplot-nox "${luajit[@]}"
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo
@@ -92,29 +97,66 @@ if ! command -v dpkg-query >/dev/null; then
 fi
 
 # A package also counts as installed when its name is only provided by another one.
-installed=$(dpkg-query --show --showformat='${db:Status-Abbrev} ${Package} ${Provides}\n' |
-    sed -n 's/^ii *//p' | sed 's/([^)]*)//g; s/,/ /g' | tr -s ' ' '\n' | sort -u)
-missing=$(comm -23 <(echo "$wanted") <(echo "$installed"))
+installed=" $(dpkg-query --show --showformat='${db:Status-Abbrev} ${Package} ${Provides}\n' |
+    sed -n 's/^ii *//p' | sed 's/([^)]*)//g; s/,/ /g' | tr -s ' \n' '  ') "
+
+# first_of NAMES TEST: the first of these names for which TEST succeeds.
+first_of() {
+    local name
+    for name in ${1//[|?]/ }; do
+        ! "$2" "$name" || { echo "$name" && return; }
+    done
+    return 1
+}
+
+is_installed() {
+    case $installed in *" $1 "*) ;; *) return 1 ;; esac
+}
+
+can_be_installed() {
+    apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'
+}
+
+# Sets `found` to the packages that can be installed, and `lacking` to the names for which there is none.
+look_up() {
+    local names name
+    found='' lacking=''
+    for names; do
+        if name=$(first_of "$names" can_be_installed); then found="$found $name"; else lacking="$lacking $names"; fi
+    done
+}
+
+missing=$(for names in $wanted; do first_of "$names" is_installed >/dev/null || echo "$names"; done)
 [ -n "$missing" ] || exit 0
 # shellcheck disable=SC2086 # one word each
 set -- $missing
+
+# What the system was found to lack is not looked for each time.
+required() {
+    printf '%s\n' "$@" | grep -vE '\?$'
+}
+look_up "$@"
+[ -n "$found" ] || required "$@" >/dev/null || [ -z "$(find /var/lib/apt/lists -name '*Packages*' -print -quit)" ] || exit 0
 
 if [ "$(id -u)" = 0 ]; then
     as_root=()
 elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
     as_root=(sudo -n)
 else
-    printf 'Missing packages, and no right to install them. As root:\n\n    apt-get install --no-install-recommends %s\n\n' \
-        "$*" >&2
+    printf 'Missing packages, and no right to install them. As root:\n\n    apt-get install --no-install-recommends%s\n\n' \
+        "$found$(for names in $lacking; do echo -n " ${names%%[|?]*}"; done)" >&2
     exit 1
 fi
 
-echo "Installing: $*"
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq)
 "${apt[@]}" update
-# Lua 5.5, which not every system has, comes with the older Luas.
-case " $* " in *" liblua5.3-dev "*)
-    ! apt-cache show lua5.5 >/dev/null 2>&1 || set -- "$@" lua5.5 liblua5.5-dev
-    ;;
-esac
-"${apt[@]}" install -y --no-install-recommends "$@" >/dev/null </dev/null
+look_up "$@"
+if [ -n "$lacking" ]; then
+    echo "This system has no package:${lacking//\?/}" >&2
+    # shellcheck disable=SC2086 # one word each
+    ! required $lacking >/dev/null || exit 1
+fi
+[ -n "$found" ] || exit 0
+echo "Installing:$found"
+# shellcheck disable=SC2086 # one word each
+"${apt[@]}" install -y --no-install-recommends $found >/dev/null </dev/null

@@ -5,7 +5,8 @@
 #
 # Each suite is a command whose counts are read from its output. A suite counts as failed if it fails, is killed, runs out of time,
 # has run nothing at all, or has begun and left no result. The output of a failed suite is shown in full; all output is in `logs`.
-# The last line is `N passed, N failed`, and the exit status of `summary` agrees with it.
+# What a suite leaves out because the system lacks something is neither passed nor failed, and is named at the end. The last line is
+# `N passed, N failed`, and the exit status of `summary` agrees with it.
 
 : "${logs:?tools/suites.sh: say where the output of the suites goes}"
 
@@ -14,7 +15,7 @@ slots=$(($(nproc) * 3 + 1))
 # Removes the files of an earlier run.
 clear_logs() {
     mkdir -p "$logs"
-    rm -f "$logs"/*.begun "$logs"/*.result "$logs/left-out"
+    rm -f "$logs"/*.begun "$logs"/*.result
 }
 
 # Seconds since the start, for the headings.
@@ -53,7 +54,20 @@ count_busted() {
 
 # A check whose only result is its exit status.
 count_status() {
-    echo 1 0
+    grep -q '^left out: ' "$1" && echo 0 0 || echo 1 0
+}
+
+# left_out NAME REASON: for the command of a suite, in place of what this system cannot run.
+left_out() {
+    printf 'left out: %s: %s\n' "$1" "$2"
+}
+
+# The lines of left_out, and such a line for each pending spec that gives a reason. (Others do not concern the Lua that runs them.)
+what_is_left_out() {
+    awk '
+        /^left out: / { print }
+        /^Pending (->|→) / { getline title; getline reason
+            if (sub(/^.*:[0-9]+: /, "", reason)) print "left out: " title ": " reason }' "$1"
 }
 
 # suite NAME COUNTER SECONDS COMMAND: COMMAND is a line for the shell; it can use the functions below. Runs in the background, with
@@ -90,7 +104,7 @@ run_suite() {
         failed=1
         [ $status != 124 ] || echo "-- not done after $limit seconds" >>"$log"
         echo "-- ended with status $status" >>"$log"
-    elif [ "$passed" = 0 ] && [ "$failed" = 0 ]; then
+    elif [ "$passed" = 0 ] && [ "$failed" = 0 ] && [ -z "$(what_is_left_out "$log")" ]; then
         failed=1
         echo "-- nothing was tested" >>"$log"
     fi
@@ -183,13 +197,8 @@ computing() {
     sanitized nice -n 5 "$@"
 }
 
-export -f same_programs sanitized computing run_unit run_units run_quick_units run_each_unit unit_programs
+export -f left_out same_programs sanitized computing run_unit run_units run_quick_units run_each_unit unit_programs
 export asan_options ubsan_options tsan_options
-
-# left_out TEXT…: what is not tested because this system lacks something, for the last lines.
-left_out() {
-    echo "left out: $*" >>"$logs/left-out"
-}
 
 # ---- The end -----------------------------------------------------------------------------------------------------------
 
@@ -213,7 +222,7 @@ well() {
     done
 }
 
-# Prints a digest of the failures, and the line with the counts.
+# Prints a digest of the failures, what was left out, and the line with the counts.
 summary() {
     local begun log passed failed all_passed=0 all_failed=0
     echo
@@ -229,7 +238,9 @@ summary() {
         all_passed=$((all_passed + passed))
         all_failed=$((all_failed + failed))
     done
-    [ ! -f "$logs/left-out" ] || cat "$logs/left-out"
+    for begun in "$logs"/*.begun; do
+        [ ! -f "${begun%.begun}" ] || what_is_left_out "${begun%.begun}"
+    done | sort -u
     echo "took $((SECONDS - began)) s; $logs/ has the output of each, and the seconds of a processor that it took"
     echo "$all_passed passed, $all_failed failed"
     [ "$all_failed" = 0 ] && [ "$all_passed" -gt 0 ]

@@ -506,8 +506,7 @@ describe("acquisitions by callback", function()
         fixture.assert_nothing_left(client)
     end)
 
-    local has_posix = pcall(require, "posix.unistd")
-    local test = has_posix and it or pending
+    local test = compat.it_with({ it = it, pending = pending }, pcall(require, "posix.unistd"), "lua-posix")
 
     test("get the code forked in the child of a fork, from its pump, and the parent's go on #real", function()
         local path, node = fixture.path(), fixture.directory()

@@ -269,8 +269,7 @@ describe("a client", function()
         assert.is_false(fixture.is_watched(path))
     end)
 
-    local has_posix = pcall(require, "posix.unistd")
-    local test = has_posix and it or pending
+    local test = compat.it_with({ it = it, pending = pending }, pcall(require, "posix.unistd"), "lua-posix")
 
     test("answers forked in the child of a fork, and the parent's client goes on #real", function()
         local path = fixture.directory()

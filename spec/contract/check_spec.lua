@@ -168,14 +168,52 @@ describe("the counts of suites #once", function()
         assert.matches("\n1 passed, 1 failed$", output)
     end)
 
-    it("come after what was left out", function()
-        local output = suites("left_out this; left_out that one; suite yes status 10 true; settle; summary")
-        assert.matches("\nleft out: this\nleft out: that one\ntook [^\n]*\n1 passed, 0 failed$", output)
+    it("name what a suite has left out, and count it neither as passed nor as failed", function()
+        local output, status = suites([[
+            cat >"$logs/some_spec.lua" <<'END'
+describe("a browser", function()
+    it("is there", function() pending "needs a browser" end)
+    pending("is not for this Lua")
+end)
+END
+            suite yes status 10 true
+            suite tool status 10 "left_out 'the tool' 'this system has none'"
+            suite specs busted 10 "busted --output=plainTerminal $logs/some_spec.lua"
+            settle; well && summary]])
+        assert.equal(0, status, output)
+        local last = "\nleft out: a browser is there: needs a browser\nleft out: the tool: this system has none\ntook [^\n]*\n"
+        assert.matches(last .. "1 passed, 0 failed$", output)
+        assert.is_nil(output:find("left out: [^\n]*this Lua"))
     end)
 
     it("fail if no suite has run", function()
         local output, status = suites("summary")
         assert.equal(1, status)
         assert.matches("\n0 passed, 0 failed$", output)
+    end)
+end)
+
+describe("tools/lint.sh #once", function()
+    --- Runs a check whose analyser finds something, and is of this version.
+    local function layout(version)
+        return shell(([[
+            copy=$(mktemp -d)
+            trap 'rm -rf "$copy"' EXIT
+            mkdir "$copy/tools" && cp tools/lint.sh "$copy/tools" && cd "$copy" && git init -q && echo >some.c || exit
+            printf '#!/bin/sh\n[ "$1" = --version ] && echo Ubuntu clang-format version %s || { echo "a finding"; false; }\n' \
+                >tools/clang-format
+            chmod 755 tools/clang-format
+            PATH=$PWD/tools:$PATH tools/lint.sh layout]]):format(version))
+    end
+
+    it("fails if an analyser of the version that counts has found something", function()
+        local output, status = layout "14.0.6-1"
+        assert.matches("^a finding\nnot ok  layout .*\n0 passed, 1 failed$", output)
+        assert.equal(1, status)
+    end)
+
+    it("shows what an analyser of another version has found, and does not count it", function()
+        assert.same({ "a finding\nleft out: the verdict of lint layout: clang-format is 18.1.3, not 14\n0 passed, 0 failed", 0 },
+            { layout "18.1.3" })
     end)
 end)

@@ -121,11 +121,10 @@ local function promises(loop)
         end
     end
 
-    local function it_if(condition, ...)
-        (condition and it or pending)(...)
-    end
+    local it_if_it_ends = compat.it_with({ it = it, pending = pending }, loop.run_out, loop.name .. " 2 or later")
+    local it_if_it_drops = loop.drop and it or pending
 
-    it_if(loop.run_out, "the loop ends when the work is done, even if locks are held and watches set", function()
+    it_if_it_ends("the loop ends when the work is done, even if locks are held and watches set", function()
         local client, lock
         loop.run_out(function()
             client = loops.client(loop)
@@ -139,7 +138,7 @@ local function promises(loop)
         assert(client:close())
     end)
 
-    it_if(loop.run_out, "the loop does not end while a coroutine waits", function()
+    it_if_it_ends("the loop does not end while a coroutine waits", function()
         local got
         loop.run_out(function()
             local client = loops.client(loop)
@@ -155,7 +154,7 @@ local function promises(loop)
 
     local step = loop.step or function() end
 
-    it_if(loop.drop, "a coroutine that is killed, or forgotten with its loop, leaves the queue #asan", function()
+    it_if_it_drops("a coroutine that is killed, or forgotten with its loop, leaves the queue #asan", function()
         local client = loops.client(loop, { session_timeout = 30 })
         local lock = client:mutex(fixture.path())
         local node = fixture.join(lock:path())
@@ -178,7 +177,7 @@ local function promises(loop)
         assert(lock:acquire(10))
     end)
 
-    it_if(loop.drop, "a coroutine that waits for the last of several locks releases the others if killed or forgotten", function()
+    it_if_it_drops("a coroutine that waits for the last of several locks releases the others if killed or forgotten", function()
         local client, rival = loops.client(loop, { session_timeout = 30 }), fixture.client({ wait = "blocking" })
         local first, last = client:mutex(fixture.path()), client:mutex(fixture.path())
         local all = client:multi({ first, last })

@@ -1,6 +1,7 @@
 --- Locks of processes that end, stop, fork or are interrupted, and of several processes at once.
 
 local cluster = require "spec.support.cluster"
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
@@ -226,8 +227,7 @@ end)
 describe("a fork of a process that holds a lock", function()
     after_each(fixture.clean)
 
-    local has_posix = pcall(require, "posix.unistd")
-    local test = has_posix and it or pending
+    local test = compat.it_with({ it = it, pending = pending }, pcall(require, "posix.unistd"), "lua-posix")
 
     test("answers forked to every call, touches nothing, and the parent is not disturbed", function()
         local path = fixture.path()

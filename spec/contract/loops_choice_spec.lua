@@ -26,11 +26,20 @@ describe("by itself,", function()
         return lock
     end
 
+    --- Returns the code of a wait whose time is up. The server of a busy machine may be silent for that long; then again.
+    local function wait_in_vain(lock)
+        local code
+        repeat
+            code = select(3, lock:acquire(0.1))
+        until code ~= "disconnected"
+        return code
+    end
+
     it("a client waits like a plain program if no loop runs", function()
         local lock = taken_lock()
-        assert.equal("timeout", select(3, lock:acquire(0.1)))
+        assert.equal("timeout", wait_in_vain(lock))
         local thread = coroutine.create(function()
-            return select(3, lock:acquire(0.1))
+            return wait_in_vain(lock)
         end)
         assert.same({ true, "timeout" }, { coroutine.resume(thread) })
         assert.equal("dead", coroutine.status(thread))
@@ -48,7 +57,7 @@ describe("by itself,", function()
         end)
         assert(controller:loop())
         assert.equal("cancelled", code)
-        assert.equal("timeout", select(3, lock:acquire(0.1)))
+        assert.equal("timeout", wait_in_vain(lock))
     end)
 
     it_with_cqueues("a client refuses to guess in a coroutine inside a coroutine of cqueues", function()
@@ -211,7 +220,8 @@ describe("by itself,", function()
         timer:start(0, 0, function() -- a loop with nothing to do would not look at the notification
             timer:close()
         end)
-        assert.is_false(uv.run("nowait"))
+        -- From libuv 1.45 on timers are fired at the end of a round, so that the next one ends what they close.
+        assert.is_false(uv.run("nowait") and uv.run("nowait"))
     end)
 
     it_with_luv("clients with luv leave nothing in the loop when they end", function()
@@ -281,7 +291,7 @@ describe("by itself,", function()
         local client, link = fixture.client_behind_proxy()
         local lock, free = client:mutex(fixture.path()), client:mutex(fixture.path())
         local node = fixture.join(lock:path())
-        assert.equal("timeout", select(3, lock:acquire(0.1)))
+        assert.equal("timeout", wait_in_vain(lock))
         local before = assert(client:stats())
         assert.equal(0, before.wait_time.count)
         assert.equal(0, before.reconnects)

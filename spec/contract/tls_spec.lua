@@ -32,7 +32,7 @@ describe("tls", function()
         made:add_authority "foreign"
         made:add("server", { authority = "ours", names = "DNS:" .. NAME .. ",DNS:localhost,IP:127.0.0.1" })
         made:add("misnamed", { authority = "ours", names = "DNS:other.example" })
-        made:add("expired", { authority = "ours", days = -1, names = "DNS:" .. NAME })
+        made:add("expired", { authority = "ours", expired = true, names = "DNS:" .. NAME })
         made:add("self-signed", { names = "DNS:" .. NAME })
         made:add("client", { authority = "ours" })
         made:add("locked", { authority = "ours", password = "open-sesame" })

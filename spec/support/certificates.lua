@@ -19,9 +19,13 @@ function certificates.new(directory)
     return setmetatable({ directory = directory or files.make_directory() }, Certificates)
 end
 
-local function openssl(self, line, ...)
-    local output, status = cluster.run({ "sh", "-c", ("cd %s && openssl " .. line):format(self.directory, ...) })
+local function run(self, line, ...)
+    local output, status = cluster.run({ "sh", "-c", ("cd %s && " .. line):format(self.directory, ...) })
     assert(status == 0, output)
+end
+
+local function openssl(self, line, ...)
+    run(self, "openssl " .. line, ...)
 end
 
 --- Returns the name of a file.
@@ -52,19 +56,21 @@ end
 --   * `authority` the name of the one that signs it; none: it signs itself
 --   * `subject` its common name; default: `name`
 --   * `names` for which servers it is: "DNS:zookeeper.example,IP:127.0.0.1"
---   * `days` how long it is valid (2); -1: it expired yesterday
+--   * `expired` it was valid until yesterday; otherwise it is valid for two days; only if an authority signs it
 --   * `password` of the key
 function Certificates:add(name, options)
-    local subject, days = options.subject or name, options.days or 2
+    local subject = options.subject or name
     local protection = options.password and "-passout pass:" .. options.password or "-nodes"
     if options.authority then
         openssl(self, "req %s %s -subj /CN=%s -keyout %s.key -out %s.csr", NEW_KEY, protection, subject, name, name)
         files.write(self:file(name .. ".ext"), "subjectAltName=" .. (options.names or "DNS:zookeeper.example") .. "\n")
-        openssl(self, "x509 -req -in %s.csr -CA %s-ca.pem -CAkey %s-ca.key -CAcreateserial -days %d -extfile %s.ext -out %s.pem",
-            name, options.authority, options.authority, days, name, name)
+        -- openssl makes no certificate that ends before it begins, so the clock is another one.
+        local clock = options.expired and "faketime -f -3d " or ""
+        run(self, clock .. "openssl x509 -req -in %s.csr -CA %s-ca.pem -CAkey %s-ca.key -CAcreateserial -days 2 -extfile %s.ext " ..
+            "-out %s.pem", name, options.authority, options.authority, name, name)
     else
-        openssl(self, "req -x509 %s %s -days %d -subj /CN=%s -addext subjectAltName=%s -keyout %s.key -out %s.pem", NEW_KEY,
-            protection, days, subject, options.names or "DNS:zookeeper.example", name, name)
+        openssl(self, "req -x509 %s %s -days 2 -subj /CN=%s -addext subjectAltName=%s -keyout %s.key -out %s.pem", NEW_KEY,
+            protection, subject, options.names or "DNS:zookeeper.example", name, name)
     end
     files.write(self:file(name .. "-both.pem"), files.read(self:file(name .. ".key")) .. files.read(self:file(name .. ".pem")))
 end

@@ -132,4 +132,10 @@ function foreign.await_watch(node)
     end, 60, "a watch on " .. node)
 end
 
+--- Returns whether a foreign client's package is of this version or a later one.
+function foreign.is_since(package, version)
+    return select(2, cluster.run { "sh", "-c",
+        ("dpkg --compare-versions \"$(dpkg-query --show --showformat='${Version}' %s)\" ge %s"):format(package, version) }) == 0
+end
+
 return foreign

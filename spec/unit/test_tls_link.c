@@ -52,14 +52,15 @@ REPLACEMENT int clock_gettime(clockid_t clock, struct timespec *time)
     return 0;
 }
 
-/* In place of the C library's. It knows zk.example., as if from DNS. */
+/* In place of the C library's. It knows zk.example., as if from DNS, and localhost, which a system may have for IPv6 only. */
 REPLACEMENT int getaddrinfo(const char *restrict node, const char *restrict service,
                             const struct addrinfo *restrict hints, struct addrinfo **restrict result)
 {
     int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
     void *address = dlsym(RTLD_NEXT, "getaddrinfo");
     memcpy(&next, &address, sizeof next);
-    return next(strcmp(node, "zk.example.") == 0 ? "127.0.0.1" : node, service, hints, result);
+    bool known = strcmp(node, "zk.example.") == 0 || strcmp(node, "localhost") == 0;
+    return next(known ? "127.0.0.1" : node, service, hints, result);
 }
 
 /* A turn of the server, which has many of them while the link waits in zkl_tls_link_closed; NULL: not there. */

@@ -46,7 +46,7 @@ specs=(
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo
     stunnel4 openssl binutils locales
-    prometheus
+    git curl prometheus
     systemd
     # Ubuntu has it as a snap only.
     'chromium?'

@@ -25,6 +25,11 @@ install_driver() {
 
 case ${1:-} in
 test | screenshots)
+    if ! command -v chromium >/dev/null; then
+        echo "left out: the live view in a browser: needs chromium"
+        [ "$1" = test ]
+        exit
+    fi
     install_driver
     exec tools/zookeeper run -- node "tools/browser/$1.mjs" "${@:2}"
     ;;

@@ -54,7 +54,7 @@ specs=(
 # Of MariaDB only the programs: the package mariadb-server adds a system user and a service.
 databases=(postgresql mariadb-server-core mariadb-client-core)
 # npm installs the driver. The pictures show Chinese characters.
-drivers=(chromium nodejs npm fonts-wqy-microhei)
+drivers=('chromium?' nodejs npm fonts-wqy-microhei)
 packagers=(debhelper dpkg-dev git lintian)
 rivals=(
     stunnel4 openssl lua-luv valgrind strace gnuplot-nox "${luajit[@]}"

@@ -39,8 +39,9 @@ static kept_answer *kept;
 
 bool exists_needs_read(const char *version)
 {
-    int minor = 0, patch = 0;
-    sscanf(version, "3.%d.%d", &minor, &patch);
+    char *end = NULL;
+    long minor = strncmp(version, "3.", 2) == 0 ? strtol(version + 2, &end, 10) : 0;
+    long patch = end != NULL && *end == '.' ? strtol(end + 1, NULL, 10) : 0;
     return minor > 9 || (minor == 9 && patch >= 2) || (minor == 8 && patch >= 4);
 }
 

@@ -758,8 +758,9 @@ static void check_reach(const client *of)
     if (of->connector == NULL || of->closing || run.short_of_memory ||
         (of->state != ZKL_STATE_CONNECTING && of->state != ZKL_STATE_SUSPENDED))
         return;
+    int64_t awake = of->paused_until > of->unheard_until ? of->paused_until : of->unheard_until;
     for (int i = 0; i < run.options.servers; i++) {
-        int64_t since = of->serves_since[i] > of->unheard_until ? of->serves_since[i] : of->unheard_until;
+        int64_t since = of->serves_since[i] > awake ? of->serves_since[i] : awake;
         int64_t waited = sim_now() - since;
         totals.longest_reach = waited > totals.longest_reach ? waited : totals.longest_reach;
         if (waited > REACHED_WITHIN)

@@ -84,10 +84,10 @@ typedef struct {
 #define MAX_DELETIONS 1024
 
 /* All other servers may be dead, or hang, for which a handshake is waited for: for longer after some were not answered in time. */
-#define REACHED_WITHIN (3 * SIM_SECOND + run.timeout / 2)
+#define REACHED_WITHIN (3 * SIM_SECOND + run.timeout)
 
-/* Requests of one client, with its twenty or so acquisitions. */
-#define MOST_THROTTLED 100
+/* Requests of one client, with its twenty or so acquisitions, some of many permits. */
+#define MOST_THROTTLED 200
 
 static admin_deletion deletions[MAX_DELETIONS];
 static int deletion_count;

@@ -92,9 +92,13 @@ static void pause_after(zkl_race *race, int32_t servers, int64_t now)
 
 static void begin(zkl_race *race, int64_t now)
 {
+    int32_t prompt = 0;
+    for (int32_t i = 0; i < race->count; i++) {
+        prompt += race->servers[i].late_until <= now;
+    }
     for (int32_t i = 0; i < race->count; i++) {
         race->servers[i].resolved = false;
-        race->servers[i].late = race->servers[i].late_until > now;
+        race->servers[i].late = race->servers[i].late_until > now && race->failures < prompt;
     }
     race->current = race->first; /* if none is reached, the next race begins with the one behind it */
     race->turn = race->round = race->pending = 0;

@@ -14,7 +14,7 @@
  *                                 over; the server had answered, but the connection did not last
  *   PAUSED -> RACING              the pause is over; it grows with each failure
  *
- * Servers that have not answered in time lately have their turn last. A refusal is not remembered: the server may be back at once. So
+ * Servers that have not answered in time lately have their turn last, until all others have failed in a row. A refusal is not remembered: the server may be back at once. So
  * while other connections are still under way, there is another round for those that have refused.
  */
 #ifndef ZKLOCK_CLIENT_RACE_H

@@ -338,6 +338,17 @@ static void tries_again_what_refused_while_others_are_pending(void **state)
     end();
 }
 
+/* One server closes each connection, as one does that is behind; the others hung, and are back. */
+static void asks_late_servers_when_all_others_have_failed(void **state)
+{
+    (void)state;
+    build("q c q", 1);
+    assert_int_equal(-1, connect_within(10 * ZKL_SECOND));
+    world.kinds[0][0] = world.kinds[2][0] = LIVE;
+    assert_in_range(connect_within(60 * ZKL_SECOND), 0, 3 * ZKL_SECOND);
+    end();
+}
+
 /* A long outage does not make a server that says nothing cost more than before: no handshake has been slow. */
 static void gives_a_handshake_more_time_only_after_slow_ones(void **state)
 {
@@ -417,6 +428,7 @@ int main(void)
         cmocka_unit_test(has_a_dead_server_last_for_a_while),
         cmocka_unit_test(causes_no_storm),
         cmocka_unit_test(tries_again_what_refused_while_others_are_pending),
+        cmocka_unit_test(asks_late_servers_when_all_others_have_failed),
         cmocka_unit_test(gives_a_handshake_more_time_only_after_slow_ones),
         cmocka_unit_test(pauses_longer_and_longer_if_connections_do_not_last),
         cmocka_unit_test(makes_no_more_connections_than_it_uses),

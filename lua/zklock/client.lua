@@ -343,7 +343,7 @@ function Client:_unreachable(what)
 end
 
 --- Seconds without a packet from a server that owes answers after which it counts as hanging: at least, and at most.
-local HANGS_AFTER, HANGS_FOR_SURE = 0.25, 1
+local HANGS_AFTER, HANGS_FOR_SURE = 0.1, 1
 
 --- Whether the servers answered a question whose time is up, so that its answer is about what was asked. False without a
 -- connection, and if the server hangs: it owes answers, and nothing has come from it for a second, or half of the question's time.

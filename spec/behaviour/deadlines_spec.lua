@@ -48,7 +48,7 @@ describe("a wait for a lock ends exactly when its time is up", function()
         end)
     end)
 
-    for _, seconds in ipairs { 0.3, 1, 7.5 } do
+    for _, seconds in ipairs { 0.2, 1, 7.5 } do
         it(("with the code timeout, after %g seconds"):format(seconds), function()
             local client = fixture.loop_client({}, 30)
             local path = fixture.path()

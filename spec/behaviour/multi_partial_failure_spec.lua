@@ -18,7 +18,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
             local all, locks = multis.of(client, paths)
             local blocker = fixture.join(paths[which])
             local expected = ({ "1 0 0", "0 1 0", "0 0 1" })[which]
-            for _, timeout in ipairs({ 0.2, 0, 0.2, 0.001 }) do
+            for _, timeout in ipairs({ 1, 0, 1, 0.001 }) do
                 local ok, message, code = all:acquire(timeout)
                 assert.same({ nil, "timeout" }, { ok, code })
                 local named = message:find(paths[which], 1, true)

@@ -86,8 +86,8 @@ typedef struct {
 /* All other servers may be dead, or hang, for which a handshake is waited for: for longer after some were not answered in time. */
 #define REACHED_WITHIN (3 * SIM_SECOND + run.timeout)
 
-/* Requests of one client, with its twenty or so acquisitions, some of many permits. */
-#define MOST_THROTTLED 200
+/* Requests of one client with its twenty or so acquisitions, beside one for each of its entries. */
+#define MOST_THROTTLED 60
 
 static admin_deletion deletions[MAX_DELETIONS];
 static int deletion_count;
@@ -1177,9 +1177,8 @@ static void create_requested(void *context, int caller, const char *path)
 
 /*
  * A client repeats a throttled request after a second: perhaps once for each of its nodes, but not as fast as answers
- * arrive. It sends heartbeats nevertheless, every T/5, each with an exists for each of its nodes. A program that asks for
- * contenders is given all contenders of a path at once. The client tries those requests only once, so they do not count. The
- * reads of holders' own nodes after a reconnect do not count either.
+ * arrive. It sends heartbeats nevertheless, every T/5, each with an exists for each of its nodes. The
+ * reads of holders' own nodes after a reconnect do not count.
  */
 static void throttled(void *context, int caller, bool probe, const char *path)
 {
@@ -1187,16 +1186,19 @@ static void throttled(void *context, int caller, bool probe, const char *path)
     client *of = &run.clients[caller];
     if (sim_now() > of->throttled_at + SIM_SECOND) {
         of->throttled_at = sim_now();
-        of->throttled = of->throttled_probes = of->throttled_nodes = 0;
+        of->throttled = of->throttled_probes = of->throttled_entries = 0;
+        of->throttled_nodes = 0;
     }
     of->disturbed_at = sim_now();
     if (of->engine != NULL && of->engine->session.lease.nodes > of->throttled_nodes)
         of->throttled_nodes = of->engine->session.lease.nodes;
+    if (of->engine != NULL && zkl_engine_stats(of->engine)->entries > of->throttled_entries)
+        of->throttled_entries = zkl_engine_stats(of->engine)->entries;
     if (path != NULL && zkl_node_parse(strrchr(path, '/') + 1).kind != ZKL_NODE_STRANGER)
         return;
     int64_t heartbeats = 5 * SIM_SECOND / run.timeout + 1;
     int64_t count = probe ? ++of->throttled_probes : ++of->throttled;
-    if (count > MOST_THROTTLED + (probe ? heartbeats : 1) * of->throttled_nodes)
+    if (count > MOST_THROTTLED + (probe ? heartbeats * of->throttled_nodes : of->throttled_entries))
         fail("pause", "%d requests of client %d were throttled within a second", (int)count, caller);
 }
 

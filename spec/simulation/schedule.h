@@ -196,7 +196,8 @@ typedef struct {
     int64_t spin_at, spins;
     /* Since throttled_at so many of its requests were throttled, and so many of those of its heartbeats. */
     int64_t throttled_at, throttled, throttled_probes;
-    int32_t throttled_nodes;               /* The largest number of nodes that it had in this time. */
+    int64_t throttled_entries;             /* The largest number of entries that it had in this time. */
+    int32_t throttled_nodes;               /* The same of nodes by which it held. */
     bool expired;                          /* The server ended its session, which the client may not know yet. */
     int64_t serves_since[SIM_MAX_SERVERS]; /* Since then each server would have given it a session. */
     int64_t unheard_until;                 /* Until this instant it was paused or not connected. */

@@ -131,7 +131,7 @@ missing=$(for names in $wanted; do first_of "$names" is_installed >/dev/null || 
 # shellcheck disable=SC2086 # one word each
 set -- $missing
 
-# What the system was found to lack is not looked for each time.
+# Prints the packages that the tests cannot do without.
 required() {
     printf '%s\n' "$@" | grep -vE '\?$'
 }

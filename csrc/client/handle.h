@@ -118,7 +118,7 @@ struct zkl_handle {
 
 /* Returns a new handle with one reference, NULL if there is no memory. */
 zkl_handle *zkl_handle_new(zkl_client *client, const zkl_handle_kind *kind);
-/* The same for anything but an acquisition; copies `path`. */
+/* The same for anything but an acquisition. */
 zkl_handle *zkl_handle_new_question(zkl_client *client, const zkl_handle_kind *kind);
 /* Drops one reference. Frees the handle with the last one. Any thread, client->mutex not held. */
 void zkl_handle_drop(zkl_handle *handle);

@@ -62,9 +62,9 @@ bool zkl_entry_set_node(zkl_entry *entry, const char *name)
 }
 
 /*
- * The nodes of one acquisition of a semaphore have numbers of one block. So their names tell which permits belong to the head of the
- * queue (zklock.inspect.queue): these are not held. A block has room for many more permits than an acquisition may ask for, because those
- * that are lost are made under new names.
+ * The nodes of one acquisition of a semaphore have numbers of one block, so that names tell which permits belong to the head of the queue
+ * (zkl_node_acquisition): these are not held. A block has room for many more permits than an acquisition may ask for, because those that
+ * are lost are made under new names.
  */
 uint64_t zkl_entry_next_serial(zkl_locks *locks, zkl_acquisition *acquisition, const zkl_kind *kind)
 {

@@ -147,8 +147,6 @@ bool zkl_entry_set_node(zkl_entry *entry, const char *name);
 
 /* Returns a new entry for the acquisition in `queue`; NULL when memory is short. */
 zkl_entry *zkl_entry_new(zkl_acquisition *acquisition, zkl_queue *queue, const zkl_kind *kind);
-/* So many numbers, the first of which is a multiple of it: three digits at the end of a uuid. */
-#define ZKL_SERIAL_BLOCK 4096
 /* Returns the serial number for the uuid of a new node. `acquisition` wants it; NULL: none does. */
 uint64_t zkl_entry_next_serial(zkl_locks *locks, zkl_acquisition *acquisition, const zkl_kind *kind);
 

@@ -252,6 +252,13 @@ bool zkl_node_has_uuid(const char *name, const char *uuid)
            name[PROTECTED_LENGTH + ZKL_UUID_LENGTH] == '-';
 }
 
+const char *zkl_node_acquisition(const char *name, size_t *length)
+{
+    *length = ZKL_UUID_LENGTH - ZKL_SERIAL_DIGITS;
+    bool has_uuid = protection_length(name, strlen(name)) == PROTECTED_LENGTH + ZKL_UUID_LENGTH + 1;
+    return has_uuid ? name + PROTECTED_LENGTH : NULL;
+}
+
 static bool takes_part(zkl_node_kind kind)
 {
     return kind == ZKL_NODE_EXCLUSIVE || kind == ZKL_NODE_SHARED;

@@ -32,6 +32,13 @@ typedef struct {
 /* Length of a uuid in text, 8-4-4-4-12, without the terminating NUL. */
 #define ZKL_UUID_LENGTH 36
 
+/*
+ * The uuids of the nodes of one acquisition of a semaphore differ in so many digits at their end only: their serial numbers are of one
+ * block, which begins with a multiple of its size.
+ */
+#define ZKL_SERIAL_DIGITS 3
+#define ZKL_SERIAL_BLOCK (UINT64_C(1) << (4 * ZKL_SERIAL_DIGITS))
+
 /* Room for any name that zkl_node_prefix makes, ZooKeeper's ten digits, a sign and the NUL. */
 #define ZKL_NODE_NAME_SIZE 72
 
@@ -63,6 +70,11 @@ size_t zkl_node_prefix(char *name, zkl_node_kind kind, bool readwrite, const cha
 
 /* Whether `name` was created under `uuid`, which means that it starts with `_c_<uuid>-`. */
 bool zkl_node_has_uuid(const char *name, const char *uuid);
+/*
+ * Returns what the names of the nodes of one acquisition of a semaphore have in common, if zklock has made them: *length characters of
+ * `name`. NULL: the name has no uuid.
+ */
+const char *zkl_node_acquisition(const char *name, size_t *length);
 
 /*
  * Whether a contender of kind `mine` must wait for an earlier contender of kind `other`. Exclusive and shared

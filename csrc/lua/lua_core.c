@@ -69,19 +69,27 @@ static int core_path_problem(lua_State *L)
 }
 
 /*
- * core.node_name(name of a child) -> "exclusive" | "shared" | "lease", sequence number | nil: not a name of a lock recipe
+ * core.node_name(name of a child) -> "exclusive" | "shared" | "lease", sequence number, what the names of an acquisition's nodes have in
+ * common or nil (zkl_node_acquisition) | nil: not a name of a lock recipe
  */
 static int core_node_name(lua_State *L)
 {
     static const char *const modes[] = {
         [ZKL_NODE_EXCLUSIVE] = "exclusive", [ZKL_NODE_SHARED] = "shared", [ZKL_NODE_LEASE] = "lease"};
-    zkl_node node = zkl_node_parse(luaL_checkstring(L, 1));
+    const char *name = luaL_checkstring(L, 1);
+    zkl_node node = zkl_node_parse(name);
     if (node.kind == ZKL_NODE_STRANGER) {
         return 0;
     }
     lua_pushstring(L, modes[node.kind]);
     zkl_push_integer(L, node.sequence);
-    return 2;
+    size_t length;
+    const char *acquisition = zkl_node_acquisition(name, &length);
+    if (acquisition == NULL) {
+        return 2;
+    }
+    lua_pushlstring(L, acquisition, length);
+    return 3;
 }
 
 static int core_default_identity(lua_State *L)

@@ -281,7 +281,7 @@ local function ask(client, path, settings)
         if code == "no_node" then
             return ask(client, path, settings)
         elseif code == "no_auth" then
-            return "" -- somebody leads, whose node may not be read
+            return "" -- there is a leader, whose node may not be read
         elseif not data then
             return nil, message, code
         end

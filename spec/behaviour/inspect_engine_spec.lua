@@ -46,7 +46,7 @@ local function known(contenders)
             nodes[#nodes + 1] = node
         end
         waiters = waiters + (contender.call and 1 or 0)
-        assert(contender.client:flush(20)) -- what it has given up is gone
+        assert(contender.client:flush(20)) -- waits until the nodes of cancelled acquisitions are deleted
     end
     table.sort(nodes)
     return nodes, waiters

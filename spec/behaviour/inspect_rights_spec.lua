@@ -1,4 +1,5 @@
---- Who holds, for a client that may not read everything, or where other nodes lie beside: the answer is that of the names.
+--- The names of nodes tell who holds. So the answer needs no right to read nodes, and other nodes in the directory do not change
+-- it.
 
 local credentials = require "spec.support.credentials"
 local eventually = require "spec.support.eventually"

@@ -20,7 +20,7 @@ local SESSION = 300
 --- A list that no lock has.
 local OTHER = { { scheme = "world", id = "anyone", perms = "rwcd" } }
 
---- The size of a snapshot, nearly all of which is below /a; the size of one with all ACLs; where /locks is surely not yet written.
+--- Nearly all of a snapshot is below /a. These give its size, and how much of it has been written before /locks.
 local DATA = ("x"):rep(900000)
 local NODES = 40
 local BEGUN, NEAR_END = 1000000, (NODES - 2) * #DATA

@@ -281,6 +281,29 @@ static void finds_its_uuid(void **state)
     assert_false(zkl_node_has_uuid("", UUID));
 }
 
+/* What the names of an acquisition's nodes share: all but the last three digits of a uuid. */
+static void tells_the_nodes_of_an_acquisition(void **state)
+{
+    (void)state;
+    static const char *const without[] = {"",
+                                          "_c",
+                                          "lock-0000000001",
+                                          "0f8fad5bd9cb469fa16570867728950e__lock__0000000001",
+                                          "_c_0f8fad5bd9cb469fa16570867728950e-lock-0000000001",
+                                          "_c_" UUID};
+    size_t length, other_length;
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        assert_null(zkl_node_acquisition(without[i], &length));
+    }
+    const char *place = zkl_node_acquisition("_c_" UUID "-lock-0000000042", &length);
+    const char *other = zkl_node_acquisition("_c_" OTHER_UUID "-lease-0000000042", &other_length);
+    assert_int_equal(ZKL_UUID_LENGTH - 3, length);
+    assert_int_equal(length, other_length);
+    assert_memory_equal(UUID, place, length);
+    assert_memory_not_equal(place, other, length);
+    assert_int_equal(4096, ZKL_SERIAL_BLOCK);
+}
+
 static void lets_only_readers_share(void **state)
 {
     (void)state;
@@ -517,6 +540,7 @@ int main(void)
         cmocka_unit_test(tells_ids_from_what_resembles_them),
         cmocka_unit_test(makes_names_that_it_understands),
         cmocka_unit_test(finds_its_uuid),
+        cmocka_unit_test(tells_the_nodes_of_an_acquisition),
         cmocka_unit_test(lets_only_readers_share),
         cmocka_unit_test(stands_alone),
         cmocka_unit_test(waits_for_the_nearest_before_it),

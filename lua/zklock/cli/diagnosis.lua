@@ -98,7 +98,7 @@ local function check_servers(facts, findings)
     end
 end
 
---- What to do about a session that cannot be had, by its code.
+--- Advice for a session that cannot be opened, by the code.
 local SESSION_ADVICE = {
     auth_failed = "The servers demand credentials, or refuse yours: give them by --auth-file or ZKLOCK_AUTH.",
     no_auth = "The rights of the node do not allow this: give credentials by --auth-file or ZKLOCK_AUTH.",

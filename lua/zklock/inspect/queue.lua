@@ -4,7 +4,7 @@
 local core = require "zklock.core"
 local options = require "zklock.options"
 
-local ipairs, pairs, tonumber = ipairs, pairs, tonumber
+local ipairs, pairs, select, tonumber = ipairs, pairs, select, tonumber
 local floor = math.floor
 local sort = table.sort
 
@@ -129,9 +129,9 @@ function queue.stand(contenders)
     end
 end
 
---- What the names of the nodes of one acquisition of a semaphore have in common, if zklock has made them (csrc/lock/entry.c).
-local function acquisition_of(name)
-    return name:match "^_c_(%x+%-%x+%-%x+%-%x+%-%x+)%x%x%x%-"
+--- Returns what tells the nodes of one acquisition from those of others; nil: its client does not name them so.
+local function acquisition_of(contender)
+    return (select(3, core.node_name(contender.name)))
 end
 
 --- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and
@@ -141,9 +141,9 @@ end
 -- @tparam table line
 -- @tparam number|nil limit
 function queue.stand_semaphore(permits, line, limit)
-    local head = line[1] and acquisition_of(line[1].name)
+    local head = line[1] and acquisition_of(line[1])
     for index, permit in ipairs(permits) do
-        local pending = head and acquisition_of(permit.name) == head
+        local pending = head and acquisition_of(permit) == head
         permit.holder = not pending and (not limit or index <= limit)
         permit.ahead = 0
     end

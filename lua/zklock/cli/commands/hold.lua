@@ -29,7 +29,7 @@ local READS = 1024 * 1024 / 4096 + 1
 local AT_END = "standard input is a file or at its end, as of each command that a script starts with &, so the lock would be " ..
     "released at once: keep it open (coproc, or a FIFO), or use zklock run"
 
---- What waits poll besides (zklock.cli.context).
+--- Standard input, which waits poll, too (zklock.cli.context).
 local input = {}
 
 --- Standard input; -1 while it is a terminal that another job has: a read would stop this process.
@@ -79,7 +79,7 @@ end
 
 function hold.run(arguments, context)
     context.quiet = arguments.quiet
-    -- What has a position is a file, or a device such as /dev/null.
+    -- Only files and devices such as /dev/null have a position.
     local wrong = acquire.wrong_arguments(arguments) or (io.stdin:seek() or is_at_end()) and AT_END
     if wrong then
         return context:fail(codes.FAILED, "%s", wrong)

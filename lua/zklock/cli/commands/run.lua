@@ -85,7 +85,8 @@ local function check(arguments)
     return words
 end
 
---- The environment of the command: of each further lock with its number. What an outer zklock run has set of more locks goes.
+--- The environment of the command: of each further lock with its number. Variables of further locks that an outer zklock run has
+-- set are removed.
 local function environment_of(session, members, identity)
     local list = { "ZKLOCK_SERVERS=" .. session.servers, "ZKLOCK_IDENTITY=" .. identity }
     for _, variable in ipairs(settings.tls_environment(session.tls)) do

@@ -4,7 +4,7 @@
 # failed check is shown. What an analyser of another version than Debian 12's finds is shown, too, but is no failure.
 #
 # Usage: tools/lint.sh [CHECK…]     checks: layout layers gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
-#                                   or tidy-quick instead of tidy: without clang's analyser, which takes nine tenths of the time
+#                                   or tidy-quick instead of tidy: each file once, and without clang's analyser
 #                                   or a part of docs: states (the tables of states), pictures, sentences
 #
 # An analyser that has found nothing does not run again until a file that it reads, its settings or its version has changed.
@@ -78,23 +78,37 @@ check_clang() {
     tools/build.sh clang
 }
 
-# tidy PATTERN…: only compiled files have a command line for the analysis. Warnings of clang itself are errors here, too.
+# tidy DIRECTORY: with its compile commands; only compiled files have one. Warnings of clang itself are errors here, too.
 tidy() {
-    tools/build.sh clang:configured || return 1
-    files "$@" |
+    files 'csrc/*.c' 'spec/unit/test_*.c' 'spec/simulation/*.c' 'spec/conformance/*.c' 'spec/virtual/*.c' |
         while read -r file; do
-            ! grep -qF "/$file\"" build/clang/compile_commands.json || echo "$file"
+            ! grep -qF "/$file\"" "$1/compile_commands.json" || echo "$file"
         done |
-        xargs -r -P "$(nproc)" -n 1 clang-tidy -p build/clang --quiet "--checks=${tidy_checks:-}" 2>&1 |
+        xargs -r -P "$(nproc)" -n 1 clang-tidy -p "$1" --quiet "--checks=${tidy_checks:-}" 2>&1 |
         { grep -v '^[0-9]* warnings\? generated\|^Suppressed\|^Use -' || true; }
 }
 
 check_tidy() {
-    tidy 'csrc/*.c' 'spec/unit/test_*.c' 'spec/simulation/*.c' 'spec/conformance/*.c' 'spec/virtual/*.c'
+    tools/build.sh clang:configured && tidy build/clang
 }
 
+# clang-tidy analyses a file once for each of its compile commands: up to eight times. Here each has its longest one, which defines most.
 check_tidy-quick() {
-    tidy_checks="-clang-analyzer-*" check_tidy
+    tools/build.sh clang:configured && mkdir -p build/clang/once &&
+        lua5.4 - build/clang/compile_commands.json >build/clang/once/compile_commands.json <<'LUA' || return 1
+local json, longest, commands = require "dkjson", {}, {}
+for _, entry in ipairs(json.decode(assert(io.open(arg[1])):read "a")) do
+    local other = longest[entry.file]
+    if not other or #entry.command > #other.command then
+        longest[entry.file] = entry
+    end
+end
+for _, entry in pairs(longest) do
+    commands[#commands + 1] = entry
+end
+print(json.encode(commands))
+LUA
+    tidy_checks="-clang-analyzer-*" tidy build/clang/once
 }
 
 # cppcheck must read the list macros of <sys/queue.h>; otherwise variables that walk over a list look uninitialised. It does not

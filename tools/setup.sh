@@ -72,7 +72,7 @@ packages_for() {
     test) packages_for build && packages_for demo && packages_for demo-openresty && packages_for lint && packages_for fuzz &&
         packages_for docs && printf '%s\n' "${specs[@]}" "${faults[@]}" ;;
     bench) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${command[@]}" "${rivals[@]}" "${nginx[@]}" ;;
-    lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${checkers[@]}" libcmocka-dev ;;
+    lint) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${command[@]}" "${checkers[@]}" libcmocka-dev ;;
     fuzz) printf '%s\n' "${build[@]}" "${fuzzers[@]}" ;;
     docs) printf '%s\n' "${one_lua[@]}" "${site[@]}" ;;
     deb) printf '%s\n' "${build[@]}" "${luas[@]}" "${command[@]}" "${packagers[@]}" ;;

@@ -2,7 +2,6 @@
 #include "client.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "base/base.h"
 #include "client_object.h"
 #include "handle_acquisition.h"
+#include "thread.h"
 #include "xid.h"
 
 /* How long a closing client waits for replies, or for a connection over which to close the session. */
@@ -21,9 +21,6 @@
 
 /* How long exit() waits for all clients together to close their sessions. */
 #define EXIT_WITHIN_SECONDS 2
-
-/* Enough for getaddrinfo with any of its plugins. */
-#define STACK_SIZE ((size_t)512 * 1024)
 
 /* --- the I/O thread ------------------------------------------------------------------------------------------------ */
 
@@ -96,24 +93,6 @@ static void *run(void *argument)
     pthread_mutex_unlock(&client->engine_mutex);
     zkl_client_drop(client);
     return NULL;
-}
-
-/* The I/O thread blocks all signals; they are for the program's threads. */
-static int start_thread(zkl_client *client)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_t attributes;
-    int error = pthread_attr_init(&attributes);
-    if (error != 0) {
-        return error;
-    }
-    pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&client->life.thread, &attributes, run, client);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error;
 }
 
 /* --- exit() -------------------------------------------------------------------------------------------------------- */
@@ -361,7 +340,7 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
     }
     zkl_registry_add(&client->registration, client);
     atomic_fetch_add(&client->life.references, 1); /* the thread's */
-    int error = start_thread(client);
+    int error = zkl_thread_start(&client->life.thread, run, client);
     if (error != 0) {
         snprintf(message, ZKL_MESSAGE_SIZE, "cannot start a thread: %s", strerror(error));
         zkl_registry_remove(&client->registration);

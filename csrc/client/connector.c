@@ -2,7 +2,6 @@
 #include "connector.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,8 +85,28 @@ static void stop_dialing(zkl_connector *connector)
     connector->dials = -1;
 }
 
+/* The name of a server is not resolved. */
+static void note_unresolved(zkl_connector *connector, int32_t server, const char *why)
+{
+    log_problem(connector, server, "cannot resolve '%s': %s", connector->servers.servers[server].host, why);
+}
+
+/* Names that are being resolved go on: the next race may have the answer. */
+static void note_late_names(zkl_connector *connector, int64_t now)
+{
+    for (int32_t i = 0; i < connector->servers.count; i++) {
+        const zkl_server *server = &connector->servers.servers[i];
+        if (server->resolution != NULL && now - server->asked_at >= LATE_AFTER &&
+            zkl_resolution_answer(server->resolution) == NULL) {
+            zkl_race_late(&connector->race, i, now);
+            note_unresolved(connector, i, "there is no answer yet");
+        }
+    }
+}
+
 static void end_attempts(zkl_connector *connector, int64_t now)
 {
+    note_late_names(connector, now);
     for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
         attempt *made = &connector->attempts[i];
         if (made->dial.fd >= 0 && now - made->begun_at >= LATE_AFTER) {
@@ -129,43 +148,75 @@ static bool is_pending(const zkl_connector *connector, const zkl_race_turn *turn
     return false;
 }
 
-/* Returns whether the server of this turn has the address of this turn. May block. */
-static bool resolve(zkl_connector *connector, const zkl_race_turn *turn)
+/* The answer about a server's name is there. */
+static void take_answer(zkl_connector *connector, int32_t index)
 {
-    zkl_server *server = &connector->servers.servers[turn->server];
-    int error = turn->resolve ? zkl_server_resolve(server, zkl_clock()) : 0;
-    if (turn->resolve) {
-        zkl_race_resolved(&connector->race, turn->server, error == 0 ? server->count : 0);
+    zkl_server *server = &connector->servers.servers[index];
+    int64_t now = zkl_clock();
+    const char *problem = zkl_server_resolved(server, now);
+    if (problem != NULL) {
+        note_unresolved(connector, index, problem);
+    } else {
+        connector->unresolved = false;
     }
-    if (error != 0) {
-        log_problem(connector, turn->server, "cannot resolve '%s': %s", server->host, gai_strerror(error));
-        return false;
-    }
-    connector->unresolved = false;
-    return turn->address < server->count;
+    zkl_race_resolved(&connector->race, index, problem == NULL ? server->count : 0, now);
 }
 
-/* RACING. Begins the connections whose turn it is. */
-static void begin_attempts(zkl_connector *connector)
+/* RACING. It is the turn of this server's name. */
+static void resolve(zkl_connector *connector, int32_t index)
+{
+    zkl_server *server = &connector->servers.servers[index];
+    int64_t now = zkl_clock();
+    bool begun = zkl_server_resolve(server, now);
+    if (begun && zkl_resolution_answer(server->resolution) != NULL) {
+        take_answer(connector, index);
+    } else if (begun && zkl_dials_add(connector->dials, zkl_resolution_fd(server->resolution))) {
+        zkl_race_resolving(&connector->race, index, now);
+    } else {
+        note_unresolved(connector, index, strerror(begun ? errno : ENOMEM));
+        zkl_race_resolved(&connector->race, index, 0, now);
+    }
+}
+
+/* RACING. Takes the answers that have come for names. */
+static void take_answers(zkl_connector *connector)
+{
+    for (int32_t i = 0; i < connector->servers.count; i++) {
+        const zkl_resolution *resolution = connector->servers.servers[i].resolution;
+        if (connector->race.servers[i].name == ZKL_RACE_RESOLVING && zkl_resolution_answer(resolution) != NULL) {
+            zkl_dials_remove(connector->dials, zkl_resolution_fd(resolution));
+            take_answer(connector, i);
+        }
+    }
+}
+
+/* RACING. Begins the connection of this turn. */
+static void begin_attempt(zkl_connector *connector, const zkl_race_turn *turn)
+{
+    if (is_pending(connector, turn)) {
+        zkl_race_not_begun(&connector->race, false, zkl_clock());
+        return;
+    }
+    attempt *made = free_attempt(connector);
+    *made = (attempt){.dial = {-1, made}, .server = turn->server, .address = turn->address, .begun_at = zkl_clock()};
+    const zkl_address *addresses = connector->servers.servers[turn->server].addresses;
+    if (zkl_dial_begin(&made->dial, connector->dials, &addresses[turn->address])) {
+        zkl_race_begun(&connector->race, made->begun_at);
+    } else {
+        failed(connector, turn->server, errno);
+        zkl_race_not_begun(&connector->race, true, made->begun_at);
+    }
+}
+
+/* RACING. Takes the turns that are due. */
+static void take_turns(zkl_connector *connector)
 {
     zkl_race_turn turn;
     while (zkl_race_next(&connector->race, zkl_clock(), &turn)) {
-        if (is_pending(connector, &turn)) {
-            zkl_race_not_begun(&connector->race, false, zkl_clock());
-            continue;
-        }
-        attempt *made = free_attempt(connector);
-        *made = (attempt){.dial = {-1, made}, .server = turn.server, .address = turn.address};
-        bool resolved = resolve(connector, &turn);
-        made->begun_at = zkl_clock();
-        const zkl_address *addresses = connector->servers.servers[turn.server].addresses;
-        if (resolved && zkl_dial_begin(&made->dial, connector->dials, &addresses[turn.address])) {
-            zkl_race_begun(&connector->race, made->begun_at);
+        if (turn.address < 0) {
+            resolve(connector, turn.server);
         } else {
-            if (resolved) {
-                failed(connector, turn.server, errno);
-            }
-            zkl_race_not_begun(&connector->race, resolved || turn.resolve, made->begun_at);
+            begin_attempt(connector, &turn);
         }
     }
 }
@@ -234,8 +285,9 @@ bool zkl_connector_reach(zkl_connector *connector, int64_t *wake_at)
     zkl_dial_end(&connector->winner.dial); /* if the C client could not begin to connect */
     zkl_race_want(race, now);
     if (race->state == ZKL_RACE_RACING && start_dialing(connector)) {
+        take_answers(connector);
         collect(connector);
-        begin_attempts(connector);
+        take_turns(connector);
     }
     if (race->state == ZKL_RACE_REACHED) {
         return true;

@@ -9,7 +9,7 @@
  * call is added. With TLS, one end of a socket pair takes that place, and the TLS link has the connected socket (tls_link.h).
  *
  * The connector outlives the C client's handles: the next handle does not begin with the server that has just failed.
- * All functions: engine_mutex. A function that resolves names may block, and is for the I/O thread.
+ * Nothing here waits, not for names either (resolver.h). All functions: engine_mutex.
  */
 #ifndef ZKLOCK_CLIENT_CONNECTOR_H
 #define ZKLOCK_CLIENT_CONNECTOR_H

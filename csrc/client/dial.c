@@ -80,6 +80,17 @@ int zkl_dials_open(void)
     return epoll_create1(EPOLL_CLOEXEC);
 }
 
+bool zkl_dials_add(int dials, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    return epoll_ctl(dials, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void zkl_dials_remove(int dials, int fd)
+{
+    epoll_ctl(dials, EPOLL_CTL_DEL, fd, NULL); /* not only closed: a forked child may have a copy */
+}
+
 bool zkl_dial_begin(zkl_dial *dial, int dials, const zkl_address *address)
 {
     const struct sockaddr *to = (const struct sockaddr *)&address->address;
@@ -99,7 +110,7 @@ bool zkl_dial_begin(zkl_dial *dial, int dials, const zkl_address *address)
 zkl_dial *zkl_dials_next(int dials, int *error)
 {
     struct epoll_event ready;
-    if (epoll_wait(dials, &ready, 1, 0) != 1) {
+    if (epoll_wait(dials, &ready, 1, 0) != 1 || ready.data.ptr == NULL) {
         return NULL;
     }
     zkl_dial *dial = ready.data.ptr;

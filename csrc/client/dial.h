@@ -30,9 +30,15 @@ typedef struct {
     void *owner; /* for the caller of zkl_dials_next */
 } zkl_dial;
 
+/* The descriptor of zkl_dials_open is readable with `fd`, too, until zkl_dials_remove. Returns false, with errno, if that fails. */
+bool zkl_dials_add(int dials, int fd);
+void zkl_dials_remove(int dials, int fd);
 /* Begins a connection. Returns false, with errno, if that fails at once. */
 bool zkl_dial_begin(zkl_dial *dial, int dials, const zkl_address *address);
-/* Returns a connection that is established (*error 0) or has failed; NULL if there is none. It is told again until taken or ended. */
+/*
+ * Returns a connection that is established (*error 0) or has failed; NULL if there is none, or if what zkl_dials_add has added is
+ * readable. It is told again until taken or ended.
+ */
 zkl_dial *zkl_dials_next(int dials, int *error);
 /* An established connection is going to be used: returns its socket, which is the caller's from now on. */
 int zkl_dial_take(zkl_dial *dial, int dials);

@@ -189,7 +189,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
     zkl_handles_expire(client);
     uncork(client); /* at once: what follows takes no longer than the server needs */
     if (!zkl_engine_may_call(client->engine)) {
-        zkl_client_publish(client, by_caller); /* resolving a name, in the next call, may take long */
+        zkl_client_publish(client, by_caller); /* closing a session, in the next call, may take long */
         if (by_caller) {
             return false;
         }

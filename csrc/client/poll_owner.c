@@ -16,7 +16,7 @@
  *   CALLER -> NOBODY   there are notifications, or the caller's time is up
  *   NOBODY -> CALLER   a caller blocks again
  *   NOBODY -> THREAD   no caller did, for RETURNS_WITHIN
- *   CALLER -> THREAD   the connection is lost, or the client closes: connecting may block, which a caller must not
+ *   CALLER -> THREAD   the connection is lost, or the client closes: both are the I/O thread's work
  *
  * Timed work is done by whichever thread is awake first: the I/O thread's sleep never goes beyond it.
  */
@@ -135,7 +135,7 @@ static bool lock_in_time(pthread_mutex_t *mutex)
 
 /*
  * Takes engine_mutex; returns false if the I/O thread keeps it. Without a connection the I/O thread may keep it for long, to
- * resolve a name.
+ * close a session.
  */
 static bool take_engine(zkl_client *client)
 {

@@ -97,11 +97,12 @@ static void begin(zkl_race *race, int64_t now)
         prompt += race->servers[i].late_until <= now;
     }
     for (int32_t i = 0; i < race->count; i++) {
-        race->servers[i].resolved = false;
+        race->servers[i].name = ZKL_RACE_UNRESOLVED;
+        race->servers[i].tried = 0;
         race->servers[i].late = race->servers[i].late_until > now && race->failures < prompt;
     }
     race->current = race->first; /* if none is reached, the next race begins with the one behind it */
-    race->turn = race->round = race->pending = 0;
+    race->pending = 0;
     race->exhausted = race->refused = false;
     race->next_at = now;
     race->ends_at = ZKL_NEVER;
@@ -139,25 +140,48 @@ void zkl_race_want(zkl_race *race, int64_t now)
     }
 }
 
-/* Moves on to the next turn of the race that has an address; false: there is none. */
+static bool has_turn(const zkl_race_server *server)
+{
+    return server->name == ZKL_RACE_UNRESOLVED ||
+           (server->name == ZKL_RACE_RESOLVED && server->tried < server->addresses);
+}
+
+/* Each server's first address has its turn before any second one. Of those that have had as many, late ones are behind. */
+static bool is_before(const zkl_race_server *one, const zkl_race_server *other)
+{
+    return one->tried < other->tried || (one->tried == other->tried && !one->late && other->late);
+}
+
+/* Finds the next turn of this round; false: there is none. */
 static bool find_turn(zkl_race *race, zkl_race_turn *turn)
 {
-    for (bool any = true; any; race->turn = 0, race->round++) {
-        any = false;
-        for (; race->turn < 2 * race->count; race->turn++) {
-            int32_t index = (race->first + race->turn) % race->count;
-            const zkl_race_server *server = &race->servers[index];
-            bool behind = race->turn >= race->count;
-            bool has = !server->resolved || race->round < server->addresses;
-            any = any || has;
-            if (has && server->late == behind) {
-                *turn = (zkl_race_turn){.server = index, .address = race->round, .resolve = !server->resolved};
-                race->turn++;
-                return true;
-            }
+    zkl_race_server *next = NULL;
+    for (int32_t i = 0; i < race->count; i++) {
+        zkl_race_server *server = &race->servers[(race->first + i) % race->count];
+        if (has_turn(server) && (next == NULL || is_before(server, next))) {
+            next = server;
         }
     }
-    return false;
+    if (next == NULL) {
+        return false;
+    }
+    *turn = (zkl_race_turn){.server = (int32_t)(next - race->servers), .address = -1};
+    if (next->name == ZKL_RACE_RESOLVED) {
+        turn->address = next->tried++;
+    }
+    return true;
+}
+
+static void begin_round(zkl_race *race)
+{
+    race->exhausted = race->refused = false;
+    for (int32_t i = 0; i < race->count; i++) {
+        zkl_race_server *server = &race->servers[i];
+        server->tried = 0;
+        if (server->name == ZKL_RACE_RESOLVED && server->addresses == 0) {
+            server->name = ZKL_RACE_UNRESOLVED;
+        }
+    }
 }
 
 /* All addresses shall have their turn within ALL_WITHIN. */
@@ -178,11 +202,7 @@ bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn)
         return false;
     }
     if (race->exhausted) {
-        race->exhausted = race->refused = false;
-        race->turn = race->round = 0;
-        for (int32_t i = 0; i < race->count; i++) {
-            race->servers[i].resolved = race->servers[i].resolved && race->servers[i].addresses > 0;
-        }
+        begin_round(race);
     }
     if (race->pending < ZKL_RACE_MOST_PENDING && find_turn(race, turn)) {
         return true;
@@ -196,16 +216,43 @@ bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn)
     return false;
 }
 
-void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses)
+/* A connection, or the resolution of a name, has been begun: the next turn is due in a moment. */
+static void await(zkl_race *race, int64_t now)
 {
-    race->servers[server].resolved = true;
+    race->pending++;
+    race->next_at = now + stagger(race);
+}
+
+/* One of these has failed: the next turn is due now, or the next round in a while. */
+static void fail(zkl_race *race, int64_t now)
+{
+    race->refused = true;
+    race->next_at = at_most(race->next_at, race->exhausted ? now + scattered(race, LONGEST_PAUSE) : now);
+}
+
+void zkl_race_resolving(zkl_race *race, int32_t server, int64_t now)
+{
+    race->servers[server].name = ZKL_RACE_RESOLVING;
+    await(race, now);
+}
+
+void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses, int64_t now)
+{
+    race->pending -= race->servers[server].name == ZKL_RACE_RESOLVING;
+    race->servers[server].name = ZKL_RACE_RESOLVED;
     race->servers[server].addresses = addresses;
+    if (addresses == 0) {
+        fail(race, now);
+        return;
+    }
+    race->exhausted = false;
+    race->next_at = now;
+    race->ends_at = ZKL_NEVER; /* the addresses have as much time as others */
 }
 
 void zkl_race_begun(zkl_race *race, int64_t now)
 {
-    race->pending++;
-    race->next_at = now + stagger(race);
+    await(race, now);
 }
 
 void zkl_race_not_begun(zkl_race *race, bool failed, int64_t now)
@@ -217,8 +264,7 @@ void zkl_race_not_begun(zkl_race *race, bool failed, int64_t now)
 void zkl_race_failed(zkl_race *race, int64_t now)
 {
     race->pending--;
-    race->refused = true;
-    race->next_at = at_most(race->next_at, race->exhausted ? now + scattered(race, LONGEST_PAUSE) : now);
+    fail(race, now);
 }
 
 void zkl_race_reached(zkl_race *race, int32_t server)

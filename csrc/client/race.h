@@ -3,7 +3,8 @@
  *
  * Addresses are tried one after the other, each a moment after the one before it, until one is connected ("Happy Eyeballs", RFC 8305).
  * So an address that swallows packets delays a client by this moment, and not by the time after which TCP gives up. The race knows
- * neither sockets nor a clock: connector.c makes the connections, and tells it the time and what happened. All functions: engine_mutex.
+ * neither sockets nor a clock: connector.c resolves names, makes the connections, and tells it the time and what happened.
+ * All functions: engine_mutex.
  *
  *   IDLE, ANSWERED -> RACING      a connection is wanted: connections are begun, at first with the server that answered last
  *   RACING -> REACHED             the first one is established: the others are to be closed
@@ -14,8 +15,17 @@
  *                                 over; the server had answered, but the connection did not last
  *   PAUSED -> RACING              the pause is over; it grows with each failure
  *
- * Servers that have not answered in time lately have their turn last, until all others have failed in a row. A refusal is not remembered: the server may be back at once. So
- * while other connections are still under way, there is another round for those that have refused.
+ * Each server's first turn in a race is its name's (zkl_race_name). While that is being resolved, the server counts as an address that
+ * has not answered yet. Its addresses join the race when they are known:
+ *
+ *   UNRESOLVED -> RESOLVING       its turn has come, and the name servers are asked
+ *   UNRESOLVED, RESOLVING -> RESOLVED
+ *                                 it has its addresses, or none; it is an address itself
+ *   RESOLVED -> UNRESOLVED        the next round, if it had none; RESOLVING and RESOLVED: the next race
+ *
+ * Servers that have not answered in time lately have their turn last, until all others have failed in a row. A refusal is not
+ * remembered: the server may be back at once. So while other connections are still under way, there is another round for those that
+ * have refused.
  */
 #ifndef ZKLOCK_CLIENT_RACE_H
 #define ZKLOCK_CLIENT_RACE_H
@@ -28,7 +38,7 @@
 /* How long a server or an address that did not answer in time has its turn last. */
 #define ZKL_RACE_LATE_FOR (30 * ZKL_SECOND)
 
-/* How many connections may be under way at once. */
+/* How many connections and resolutions of names may be under way at once. */
 #define ZKL_RACE_MOST_PENDING 32
 
 typedef enum {
@@ -40,10 +50,17 @@ typedef enum {
     ZKL_RACE_PAUSED
 } zkl_race_state;
 
+typedef enum {
+    ZKL_RACE_UNRESOLVED,
+    ZKL_RACE_RESOLVING,
+    ZKL_RACE_RESOLVED
+} zkl_race_name;
+
 /* A server, as far as the race knows it. */
 typedef struct {
     int32_t addresses;  /* Their number, as the latest resolution of the name gave it. At first 1. */
-    bool resolved;      /* The name was resolved in this race. */
+    int32_t tried;      /* So many of them have had their turn in this round. */
+    zkl_race_name name; /* In this race. */
     bool late;          /* Its turns in this race are behind those of servers that are not late. */
     int64_t late_until; /* It did not answer in time, and is late until then. */
 } zkl_race_server;
@@ -51,12 +68,10 @@ typedef struct {
 typedef struct {
     zkl_race_state state;
     zkl_race_server *servers;
-    int32_t count; /* The number of servers. */
-    int32_t first; /* Races begin with this server. */
-    int32_t turn; /* The place in the round. A round goes twice around: the second time is for servers that are late. */
-    int32_t round;   /* So many addresses of each server have had their turn. */
-    int32_t pending; /* So many connections are neither established nor failed. */
-    bool exhausted;  /* Each address has had its turn in this round, or no more connections may be under way. */
+    int32_t count;   /* The number of servers. */
+    int32_t first;   /* Races begin with this server. */
+    int32_t pending; /* So many connections are neither established nor failed, and names not resolved. */
+    bool exhausted;  /* Each known address has had its turn in this round, or no more connections may be under way. */
     int32_t current; /* This server was reached. */
     bool refused; /* An address has refused since the round began, or a name did not resolve: that may change soon. */
     int32_t failures;   /* So many servers have failed in a row. */
@@ -69,11 +84,10 @@ typedef struct {
     uint64_t random;
 } zkl_race;
 
-/* A turn: connect to the address of this number, from 0 on, of this server. `resolve`: first call zkl_race_resolved. */
+/* A turn: connect to the address of this number, from 0 on, of this server. */
 typedef struct {
     int32_t server;
-    int32_t address;
-    bool resolve;
+    int32_t address; /* -1: resolve its name */
 } zkl_race_turn;
 
 /* `timeout`: the session timeout in nanoseconds. `random`: any number. Returns false if there is no memory. */
@@ -84,10 +98,15 @@ void zkl_race_free(zkl_race *race);
  * ANSWERED it means that the connection has ended.
  */
 void zkl_race_want(zkl_race *race, int64_t now);
-/* RACING. Returns whether a turn is due, and which. Call it until it returns false. */
+/*
+ * RACING. Returns whether a turn is due, and which. Call it until it returns false. After each turn, one of the next four functions
+ * must be called.
+ */
 bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn);
+/* The server's name is being resolved. zkl_race_resolved follows unless the race ends before. */
+void zkl_race_resolving(zkl_race *race, int32_t server, int64_t now);
 /* The server has so many addresses; 0: its name could not be resolved. */
-void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses);
+void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses, int64_t now);
 /* The connection of a turn has been begun; or it has failed at once, or one with this address is still under way. */
 void zkl_race_begun(zkl_race *race, int64_t now);
 void zkl_race_not_begun(zkl_race *race, bool failed, int64_t now);
@@ -99,7 +118,7 @@ void zkl_race_reached(zkl_race *race, int32_t server);
 void zkl_race_try(zkl_race *race, int64_t now, int64_t took);
 /* TRYING -> ANSWERED. */
 void zkl_race_answered(zkl_race *race, int64_t now);
-/* This server, or all its addresses, have not answered in time. */
+/* This server, or all its addresses, or its name servers have not answered in time. */
 void zkl_race_late(zkl_race *race, int32_t server, int64_t now);
 /* RACING. Returns whether the race is over without a winner; it is PAUSED then. */
 bool zkl_race_over(zkl_race *race, int64_t now);

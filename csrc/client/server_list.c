@@ -2,11 +2,14 @@
 #include "server_list.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/base.h"
+
+/* An answer that came longer ago is asked for anew. Answers that came in a pause between two races are younger. */
+#define FRESH_FOR (2 * ZKL_SECOND)
 
 bool zkl_is_address(const char *host)
 {
@@ -68,6 +71,7 @@ void zkl_server_list_free(zkl_server_list *list)
         zkl_free(list->servers[i].name);
         zkl_free(list->servers[i].logged);
         zkl_free(list->servers[i].addresses);
+        zkl_resolution_end(list->servers[i].resolution);
     }
     zkl_free(list->servers);
     *list = (zkl_server_list){.servers = NULL};
@@ -107,27 +111,47 @@ static int32_t copy_addresses(const zkl_server *server, const struct addrinfo *f
     return *copies != NULL ? count : -1;
 }
 
-int zkl_server_resolve(zkl_server *server, int64_t now)
+static void end_resolution(zkl_server *server)
 {
-    const struct addrinfo hints = {
-        .ai_socktype = SOCK_STREAM,
-        .ai_flags = AI_NUMERICSERV | (server->numeric ? AI_NUMERICHOST : AI_ADDRCONFIG),
-    };
-    struct addrinfo *found = NULL;
-    int error = getaddrinfo(server->host, server->port, &hints, &found);
-    if (error != 0) {
-        return error;
+    zkl_resolution_end(server->resolution);
+    server->resolution = NULL;
+}
+
+bool zkl_server_resolve(zkl_server *server, int64_t now)
+{
+    const zkl_answer *answer = server->resolution != NULL ? zkl_resolution_answer(server->resolution) : NULL;
+    if (answer != NULL && now - answer->at > FRESH_FOR) {
+        end_resolution(server);
+    }
+    if (server->resolution == NULL) {
+        server->resolution = zkl_resolution_begin(server->host, server->port, server->numeric);
+        server->asked_at = now;
+    }
+    return server->resolution != NULL;
+}
+
+static const char *take_answer(zkl_server *server, int64_t now)
+{
+    const zkl_answer *answer = zkl_resolution_answer(server->resolution);
+    if (answer->error != 0) {
+        return answer->error == EAI_SYSTEM ? strerror(answer->system) : gai_strerror(answer->error);
     }
     zkl_address *copies;
-    int32_t count = copy_addresses(server, found, now, &copies);
-    freeaddrinfo(found);
+    int32_t count = copy_addresses(server, answer->found, now, &copies);
     if (count < 0) {
-        return EAI_MEMORY;
+        return strerror(ENOMEM);
     }
     zkl_free(server->addresses);
     server->addresses = copies;
     server->count = count;
-    return 0;
+    return NULL;
+}
+
+const char *zkl_server_resolved(zkl_server *server, int64_t now)
+{
+    const char *problem = take_answer(server, now);
+    end_resolution(server);
+    return problem;
 }
 
 bool zkl_server_has_news(zkl_server *server, const char *line)

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "resolver.h"
+
 typedef struct {
     struct sockaddr_storage address;
     socklen_t size;
@@ -23,8 +25,10 @@ typedef struct {
     char *name;   /* `host` without the dot at the end of a full name, as certificates have it. */
     bool numeric; /* `host` is an address. */
     char *logged; /* The latest line of the log about a problem. NULL: there was none since it was connected. */
-    zkl_address *addresses; /* The latest resolution of `host`. */
-    int32_t count;          /* The number of addresses. */
+    zkl_address *addresses;     /* The latest resolution of `host`. */
+    int32_t count;              /* The number of addresses. */
+    zkl_resolution *resolution; /* The next one. NULL: `host` is not being resolved. */
+    int64_t asked_at;           /* Its beginning. */
 } zkl_server;
 
 typedef struct {
@@ -38,10 +42,12 @@ bool zkl_is_address(const char *host);
 bool zkl_server_list_init(zkl_server_list *list, const char *servers);
 void zkl_server_list_free(zkl_server_list *list);
 /*
- * Resolves the server's name anew. Returns 0, or an error of getaddrinfo; then it has the addresses of last time. May block for as long
- * as the name takes to resolve.
+ * Begins to resolve the server's name anew, unless it is being resolved. Returns false if there is no memory. An answer that has come
+ * before, and some time ago, is forgotten.
  */
-int zkl_server_resolve(zkl_server *server, int64_t now);
+bool zkl_server_resolve(zkl_server *server, int64_t now);
+/* The answer is there. Takes its addresses, and returns NULL; or why there are none, and keeps those of last time. */
+const char *zkl_server_resolved(zkl_server *server, int64_t now);
 /* Returns whether `line`, about a problem with the server, is another one than last time. */
 bool zkl_server_has_news(zkl_server *server, const char *line);
 /* The server is connected: the next problem is news. */

@@ -70,8 +70,8 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
 void zkl_engine_free(zkl_engine *engine);
 
 /*
- * Opens or reopens the session where one is wanted, runs due work, and sets `poll`. Call it before every poll. Resolves
- * host names, and may therefore block.
+ * Opens or reopens the session where one is wanted, runs due work, and sets `poll`. Call it before every poll. May block as
+ * zkl_engine_shut_down does, if the session is replaced.
  */
 void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll);
 

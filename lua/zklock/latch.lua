@@ -52,7 +52,7 @@ local function is_decided(run)
     return run.cancelled or not run.acquisition:waits()
 end
 
---- Seconds that wait(0) waits until C reports that there is no connection. C notices nothing while it resolves a host name.
+--- Seconds that wait(0) waits until C reports that there is no connection. Its thread may be closing a session.
 local OFFLINE_PATIENCE = 0.1
 
 --- Returns nil, message and code for a run whose time is up.

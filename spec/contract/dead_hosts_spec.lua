@@ -1,4 +1,4 @@
---- Servers of the list that are switched off, or accept connections and say nothing. spec/unit/test_race.c has the times, in
+--- Servers of the list that are switched off, or accept connections and say nothing, and name servers that say nothing. spec/unit/test_race.c has the times, in
 -- virtual time. Here the limits are zklock's defaults: a client that gave each dead address its share of the session timeout
 -- would miss them.
 
@@ -8,9 +8,17 @@ local fixture = require "spec.support.fixture"
 local holes = require "spec.support.holes"
 local program = require "spec.support.program"
 local proxy = require "spec.support.proxy"
+local socket = require "socket"
 local zklock = require "zklock"
 
 local ROUNDS = 5
+
+--- Not the address of a name server that a machine may have on loopback.
+local NAME_SERVER = "127.13.53.53"
+
+local function may_mount()
+    return select(2, cluster.run { "unshare", "--mount", "true" }) == 0
+end
 
 describe("with dead servers in its list, a client", function()
     after_each(fixture.clean)
@@ -50,9 +58,50 @@ describe("with dead servers in its list, a client", function()
         assert.is_true(lock:release())
     end)
 
+    it("connects, keeps its lock and closes although name servers do not answer #once", function()
+        local name_server = socket.udp()
+        fixture.on_clean(function()
+            name_server:close()
+        end)
+        if not name_server:setsockname(NAME_SERVER, 53) or not may_mount() then
+            return pending("needs the right to mount, and to listen on port 53")
+        end
+        local resolv = fixture.temporary_directory() .. "/resolv.conf"
+        files.write(resolv, ("nameserver %s\noptions timeout:30 attempts:1\n"):format(NAME_SERVER)) -- half a minute for a name
+        local link = fixture.remember(proxy.start(fixture.servers()))
+        local source = ([[
+            local zklock = require "zklock"
+            for _ = 1, %d do -- each client shuffles its list
+                local client = assert(zklock.connect("a.silent,b.silent,c.silent,%s", { session_timeout = 10 }))
+                local lock = client:mutex("%s")
+                assert(lock:acquire(10))
+                repeat until lock:remaining() > 4.5 or not client:exists("/")
+                local before = client:stats().connections
+                print("cut")
+                io.read()
+                repeat client:exists("/") until client:stats().connections > before
+                assert(lock:held())
+                assert(lock:release())
+                assert(client:close())
+            end
+            local began = os.time()
+            assert(not zklock.connect("a.silent", { connect_timeout = 1 }))
+            assert(os.time() - began < 15)
+            print("done")]]):format(ROUNDS, link.address, fixture.path())
+        local process = fixture.remember(program.run("silent names", { "unshare", "--mount", "sh", "-c",
+            "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"", resolv, program.interpreter(), "-e",
+            "io.stdout:setvbuf('line')" .. source }))
+        for _ = 1, ROUNDS do
+            assert.equal("cut", process:line())
+            link:cut()
+            process:tell("go on")
+        end
+        assert.equal("done", process:line())
+    end)
+
     it("connects to a name with a dead IPv6 and a live IPv4 address #once", function()
         local port = tonumber(fixture.servers():match("%d+$"))
-        if not pcall(holes.swallowing, "::1", port) or not cluster.run { "unshare", "--mount", "true" } then
+        if not pcall(holes.swallowing, "::1", port) or not may_mount() then
             return pending("needs IPv6, and the right to mount")
         end
         local hosts = fixture.temporary_directory() .. "/hosts"

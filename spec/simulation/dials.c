@@ -1,13 +1,13 @@
 /*
- * dials: the sockets of a connector (csrc/client/dial.h), and the names of its servers, in a simulated network, by the linker's --wrap.
+ * dials: the sockets of a connector (csrc/client/dial.h), and its resolver (resolver.h), in a simulated network, by the linker's --wrap.
  * The connector, its race and its list of servers are the real ones.
  */
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "client/client.h"
 #include "client/dial.h"
 #include "sim_zookeeper.h"
 
@@ -20,12 +20,17 @@ static zkl_dial *dialing[MOST_DIALS];
 int __wrap_zkl_listener_open(char address[ZKL_LISTENER_SIZE]);
 bool __wrap_zkl_listener_replace(int listener, int fd, int socket);
 int __wrap_zkl_dials_open(void);
+bool __wrap_zkl_dials_add(int dials, int fd);
+void __wrap_zkl_dials_remove(int dials, int fd);
 bool __wrap_zkl_dial_begin(zkl_dial *dial, int dials, const zkl_address *address);
 zkl_dial *__wrap_zkl_dials_next(int dials, int *error);
 int __wrap_zkl_dial_take(zkl_dial *dial, int dials);
 void __wrap_zkl_dial_end(zkl_dial *dial);
 void __wrap_zkl_dials_close(int fd);
-int __wrap_zkl_server_resolve(zkl_server *server, int64_t now);
+zkl_resolution *__wrap_zkl_resolution_begin(const char *host, const char *port, bool numeric);
+const zkl_answer *__wrap_zkl_resolution_answer(zkl_resolution *resolution);
+int __wrap_zkl_resolution_fd(const zkl_resolution *resolution);
+void __wrap_zkl_resolution_end(zkl_resolution *resolution);
 
 /* The C client's address. It resolves, and nobody listens there. */
 int __wrap_zkl_listener_open(char address[ZKL_LISTENER_SIZE])
@@ -47,34 +52,70 @@ int __wrap_zkl_dials_open(void)
     return sim_dials_descriptor();
 }
 
-/* A simulated address is the text of its server. */
-int __wrap_zkl_server_resolve(zkl_server *server, int64_t now)
+/* What is added are names that are being resolved: sim_poll knows when they are answered. */
+bool __wrap_zkl_dials_add(int dials, int fd)
 {
-    (void)now;
-    if (!sim_resolves(server->text)) {
-        return EAI_NONAME;
+    (void)dials;
+    (void)fd;
+    return true;
+}
+
+void __wrap_zkl_dials_remove(int dials, int fd)
+{
+    (void)dials;
+    (void)fd;
+}
+
+/* A simulated address is the text of its server. */
+struct zkl_resolution {
+    struct sockaddr_storage text;
+    struct addrinfo address;
+    zkl_answer answer;
+};
+
+zkl_resolution *__wrap_zkl_resolution_begin(const char *host, const char *port, bool numeric)
+{
+    (void)numeric;
+    zkl_resolution *resolution = zkl_alloc(sizeof *resolution);
+    if (resolution != NULL) {
+        snprintf((char *)&resolution->text, sizeof resolution->text, "%s:%s", host, port);
+        resolution->address.ai_addr = (struct sockaddr *)&resolution->text;
+        resolution->address.ai_addrlen = sizeof resolution->text;
     }
-    if (server->addresses == NULL) {
-        server->addresses = zkl_alloc(sizeof *server->addresses);
-        if (server->addresses == NULL) {
-            return EAI_MEMORY;
+    return resolution;
+}
+
+const zkl_answer *__wrap_zkl_resolution_answer(zkl_resolution *resolution)
+{
+    if (resolution->answer.at == 0) {
+        sim_name found = sim_resolve((const char *)&resolution->text);
+        if (found == SIM_NAME_PENDING) {
+            return NULL;
         }
-        const char *text = server->text;
-        memcpy(&server->addresses->address, &text, sizeof text);
-        server->count = 1;
+        resolution->answer = (zkl_answer){
+            .error = found == SIM_NAME_FOUND ? 0 : EAI_NONAME, .found = &resolution->address, .at = zkl_clock()};
     }
-    return 0;
+    return &resolution->answer;
+}
+
+int __wrap_zkl_resolution_fd(const zkl_resolution *resolution)
+{
+    (void)resolution;
+    return -1;
+}
+
+void __wrap_zkl_resolution_end(zkl_resolution *resolution)
+{
+    zkl_free(resolution);
 }
 
 bool __wrap_zkl_dial_begin(zkl_dial *dial, int dials, const zkl_address *address)
 {
     (void)dials;
-    const char *text;
-    memcpy(&text, &address->address, sizeof text);
     for (int i = 0; i < MOST_DIALS; i++) {
         if (dialing[i] == NULL) {
             dialing[i] = dial;
-            dial->fd = sim_dial(text);
+            dial->fd = sim_dial((const char *)&address->address);
             return true;
         }
     }
@@ -96,6 +137,7 @@ static int decided(int dials)
 
 zkl_dial *__wrap_zkl_dials_next(int dials, int *error)
 {
+    sim_note_answers();
     int place = decided(dials);
     if (place < 0) {
         return NULL;

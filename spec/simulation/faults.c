@@ -31,7 +31,7 @@ const char *const fault_names[FAULT_KINDS] = {"connection reset",
                                               "no quorum",
                                               "client paused",
                                               "machine suspended",
-                                              "names fail",
+                                              "names fail, or one is not answered",
                                               "send fails",
                                               "reply lost",
                                               "node deleted by administrator",
@@ -107,7 +107,10 @@ static void undo(void *context, int64_t what)
         sim_set_way(one, other, true);
         break;
     case UNDO_NAMES:
-        sim_set_names(one, true);
+        if (other > 0)
+            sim_silence_name(one, other, false);
+        else
+            sim_set_names(one, true);
         break;
     case UNDO_THROTTLE:
         sim_throttle(one, false);
@@ -463,9 +466,14 @@ static bool inflict(fault_kind kind)
         pause_client(of, true);
         break;
     case FAULT_NAMES:
-        sim_trace("fault: names fail for client %d", of->index);
-        sim_set_names(of->index, false);
-        undo_later(UNDO_NAMES, of->index, 0, duration(20));
+        if (server > 0) {
+            sim_trace("fault: the name of server %d is not answered for client %d", server, of->index);
+            sim_silence_name(of->index, server, true);
+        } else {
+            sim_trace("fault: names fail for client %d", of->index);
+            sim_set_names(of->index, false);
+        }
+        undo_later(UNDO_NAMES, of->index, server, duration(20));
         break;
     case FAULT_SEND:
         sim_trace("fault: the next send of client %d fails", of->index);

@@ -613,8 +613,8 @@ bool sim_serves(int caller, int index)
     for (int i = 0; i < sim.options.servers; i++)
         supporters += !cut_off(&servers[i]) && servers[i].lag_until <= sim.now;
     return leader != NULL && supporters >= majority() && !cut_off(at) && at->lag_until <= sim.now &&
-           !sim.network_down[caller][index] && !sim.names_fail[caller] && !sim.send_fails[caller] &&
-           sim.throttles[caller] == 0 && sim_client_zxid(caller) <= at->tree.zxid;
+           !sim.network_down[caller][index] && !sim.names_fail[caller] && !sim.name_silent[caller][index] &&
+           !sim.send_fails[caller] && sim.throttles[caller] == 0 && sim_client_zxid(caller) <= at->tree.zxid;
 }
 
 static int by_name(const void *one, const void *other)
@@ -1367,8 +1367,11 @@ void sim_heal(void)
         sim_restart_server(i);
         servers[i].lag_until = 0;
     }
-    for (int i = 0; i < SIM_MAX_CALLERS; i++)
+    for (int i = 0; i < SIM_MAX_CALLERS; i++) {
         sim.names_fail[i] = sim.send_fails[i] = sim.write_lost[i] = false;
+        for (int j = 0; j < sim.options.servers; j++)
+            sim_silence_name(i, j, false);
+    }
     memset(sim.throttles, 0, sizeof(sim.throttles));
 }
 

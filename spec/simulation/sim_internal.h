@@ -440,6 +440,8 @@ typedef struct {
     int32_t least_timeout_ms[SIM_MAX_SERVERS], most_timeout_ms[SIM_MAX_SERVERS];
     int64_t slow[SIM_MAX_CALLERS]; /* extra delay of each message on new connections */
     bool names_fail[SIM_MAX_CALLERS];
+    bool name_silent[SIM_MAX_CALLERS][SIM_MAX_SERVERS];
+    bool names_answered[SIM_MAX_CALLERS]; /* one that was silent; the caller has not looked yet */
     bool send_fails[SIM_MAX_CALLERS];
     sim_connection *handed_over[SIM_MAX_CALLERS]; /* for the C client's next connection */
     bool write_lost[SIM_MAX_CALLERS];     /* the next create or delete of an ephemeral node breaks its connection */

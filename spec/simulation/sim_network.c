@@ -238,12 +238,29 @@ static struct _zhandle *const dialing = (struct _zhandle *)&sim;
 /* So many descriptors after the first connection's, those of sim_dials_descriptor begin. */
 #define DIALS 500000
 
-bool sim_resolves(const char *host)
+sim_name sim_resolve(const char *host)
 {
     sim_host *found;
-    bool resolves = !sim.names_fail[sim.caller];
-    sim.statistics.name_failures += !resolves;
-    return resolves && (!sim_hosts_matter(host) || sim_find_hosts(host, &found) == 1);
+    bool known = sim_find_hosts(host, &found) == 1, fails = sim.names_fail[sim.caller];
+    sim.statistics.name_failures += fails;
+    if (fails || (sim_hosts_matter(host) && !known))
+        return SIM_NAME_UNKNOWN;
+    bool silent = known && found->link == 0 && sim.name_silent[sim.caller][found->server];
+    return silent ? SIM_NAME_PENDING : SIM_NAME_FOUND;
+}
+
+void sim_silence_name(int caller, int server, bool silent)
+{
+    bool answered = sim.name_silent[caller][server] && !silent;
+    sim.name_silent[caller][server] = silent;
+    sim.names_answered[caller] = sim.names_answered[caller] || answered;
+    if (answered && sim.hooks.readable != NULL)
+        sim.hooks.readable(sim.hooks.context, caller);
+}
+
+void sim_note_answers(void)
+{
+    sim.names_answered[sim.caller] = false;
 }
 
 int sim_dial(const char *host)
@@ -307,6 +324,8 @@ int sim_dials_descriptor(void)
 
 static bool has_dialed(int caller)
 {
+    if (sim.names_answered[caller])
+        return true;
     for (const sim_connection *each = sim.connections; each != NULL; each = each->next) {
         if (each->caller == caller && each->handle == dialing && state_of(each) != SIM_DIAL_PENDING)
             return true;

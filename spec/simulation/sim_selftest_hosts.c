@@ -4,6 +4,7 @@
 #include "sim_selftest.h"
 
 #include <errno.h>
+#include <poll.h>
 
 #include <zookeeper/zookeeper.h>
 
@@ -26,6 +27,26 @@ static void test_names(void)
     sim_set_caller(1);
     sim_set_names(1, false);
     CHECK(zookeeper_init2("h1:2181", on_event, 4000, NULL, NULL, 0, NULL) == NULL);
+    end_test();
+}
+
+static void test_silent_names(void)
+{
+    begin_test("names that are not answered", 3);
+    sim_set_caller(0);
+    int dials = sim_dials_descriptor();
+    for (int heals = 0; heals < 2; heals++) {
+        sim_silence_name(0, 1, true);
+        CHECK(sim_resolve("h1:2181") == SIM_NAME_FOUND && sim_resolve("h2:2181") == SIM_NAME_PENDING);
+        CHECK(sim_poll(dials, POLLIN) == 0);
+        if (heals)
+            sim_heal();
+        else
+            sim_silence_name(0, 1, false);
+        CHECK(sim_poll(dials, POLLIN) == POLLIN && sim_resolve("h2:2181") == SIM_NAME_FOUND);
+        sim_note_answers();
+        CHECK(sim_poll(dials, POLLIN) == 0);
+    }
     end_test();
 }
 
@@ -119,5 +140,6 @@ static void test_hosts(void)
 void sim_selftest_hosts(void)
 {
     test_names();
+    test_silent_names();
     test_hosts();
 }

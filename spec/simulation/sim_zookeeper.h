@@ -203,7 +203,14 @@ typedef enum {
     SIM_DIAL_CONNECTED,
     SIM_DIAL_FAILED
 } sim_dialed;
-bool sim_resolves(const char *host);
+typedef enum {
+    SIM_NAME_PENDING, /* sim_poll of sim_dials_descriptor tells when it is no longer */
+    SIM_NAME_FOUND,
+    SIM_NAME_UNKNOWN
+} sim_name;
+sim_name sim_resolve(const char *host);
+/* The caller has looked at its names: sim_poll tells nothing more about those that are answered. */
+void sim_note_answers(void);
 int sim_dial(const char *host); /* its name must resolve; returns the connection's descriptor */
 sim_dialed sim_dial_state(int descriptor);
 /* Whether the connection is one of those of the caller for which sim_dials_descriptor returned `dials`. */
@@ -261,6 +268,8 @@ void sim_throttle_deletes(int caller);
 /* From now on each message on the caller's connections takes `extra` nanoseconds longer. */
 void sim_slow_down(int caller, int64_t extra);
 void sim_set_names(int caller, bool resolvable);
+/* The name server of one server's name does not answer this caller, or does again. */
+void sim_silence_name(int caller, int server, bool silent);
 /* Stops the client library's clock (CLOCK_MONOTONIC_RAW) for so many nanoseconds, as in a suspended machine. */
 void sim_skip_library_clock(int caller, int64_t nanoseconds);
 void sim_crash_server(int server);

@@ -1,5 +1,6 @@
 /*
- * The race for a server, in virtual time: addresses that serve, swallow packets, refuse, accept and say nothing, or accept and close.
+ * The race for a server, in virtual time: addresses that serve, swallow packets, refuse, accept and say nothing, or accept and close;
+ * names that are resolved later or never.
  * A loop plays the connector (csrc/client/connector.c), and the world answers it.
  */
 #include <setjmp.h>
@@ -7,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -18,7 +20,10 @@
 #define MOST_ADDRESSES 4
 #define TIMEOUT (10 * ZKL_SECOND)
 
-/* Kinds of addresses. They are letters, so that a row of a table shows a list of servers: "s l" are two, "sl" is one with two addresses. */
+/*
+ * Kinds of addresses. They are letters, so that a row of a table shows a list of servers: "s l" are two, "sl" is one with two addresses.
+ * The name of "400sl" is resolved after 400 ms, that of "?" never.
+ */
 enum {
     LIVE = 'l',
     FAR = 'f',
@@ -26,11 +31,17 @@ enum {
     REFUSES = 'r',
     SILENT = 'q',
     CLOSES = 'c',
-    BROKEN_NAME = '!'
+    BROKEN_NAME = '!',
+    SILENT_NAME = '?'
 };
 
 static struct {
     char kinds[MOST_SERVERS][MOST_ADDRESSES + 1];
+    struct {
+        int64_t takes; /* ZKL_NEVER: it is never resolved */
+        bool asked;    /* It is being resolved. */
+        int64_t asked_at;
+    } names[MOST_SERVERS];
     int32_t count;
     int64_t round_trip; /* of LIVE; of FAR 1.5 s */
     zkl_race race;
@@ -39,10 +50,11 @@ static struct {
         bool pending;
         int64_t begun_at;
     } attempts[MOST_SERVERS][MOST_ADDRESSES];
-    int32_t begun;    /* connections */
-    int32_t accepted; /* of them, by a server */
-    int32_t steps;    /* of the loop */
-    int32_t server;   /* the one that answered */
+    int32_t questions; /* for names that are not resolved at once */
+    int32_t begun;     /* connections */
+    int32_t accepted;  /* of them, by a server */
+    int32_t steps;     /* of the loop */
+    int32_t server;    /* the one that answered */
 } world;
 
 static void build(const char *servers, uint64_t random)
@@ -51,9 +63,10 @@ static void build(const char *servers, uint64_t random)
     world.round_trip = MS;
     world.now = 1000 * ZKL_SECOND;
     for (const char *at = servers; *at != '\0'; at += *at == ' ') {
-        size_t length = strcspn(at, " ");
-        memcpy(world.kinds[world.count++], at, length);
-        at += length;
+        char *kinds = (char *)(uintptr_t)at;
+        world.names[world.count].takes = *at == SILENT_NAME ? ZKL_NEVER : strtol(at, &kinds, 10) * MS;
+        at += strcspn(at, " ");
+        memcpy(world.kinds[world.count++], kinds, (size_t)(at - kinds));
     }
     assert_true(zkl_race_init(&world.race, world.count, TIMEOUT, random));
 }
@@ -66,7 +79,36 @@ static void end(void)
 
 static int32_t addresses_of(int32_t server)
 {
-    return world.kinds[server][0] == BROKEN_NAME ? 0 : (int32_t)strlen(world.kinds[server]);
+    char first = world.kinds[server][0];
+    return first == BROKEN_NAME || first == SILENT_NAME ? 0 : (int32_t)strlen(world.kinds[server]);
+}
+
+/* When the name that is being resolved is answered. */
+static int64_t resolved_at(int32_t server)
+{
+    int64_t takes = world.names[server].takes;
+    return takes == ZKL_NEVER ? ZKL_NEVER : world.names[server].asked_at + takes;
+}
+
+/* A question for a name outlives the race, as its thread does. */
+static void resolve(int32_t server)
+{
+    if (!world.names[server].asked) {
+        world.names[server].asked = true;
+        world.names[server].asked_at = world.now;
+        world.questions += world.names[server].takes > 0;
+    }
+    if (resolved_at(server) > world.now) {
+        zkl_race_resolving(&world.race, server, world.now);
+        return;
+    }
+    world.names[server].asked = false;
+    zkl_race_resolved(&world.race, server, addresses_of(server), world.now);
+}
+
+static bool is_resolving(int32_t server)
+{
+    return world.race.servers[server].name == ZKL_RACE_RESOLVING;
 }
 
 static char kind_of(int32_t server, int32_t address)
@@ -91,11 +133,8 @@ static void begin_attempts(void)
 {
     zkl_race_turn turn;
     while (zkl_race_next(&world.race, world.now, &turn)) {
-        if (turn.resolve) {
-            zkl_race_resolved(&world.race, turn.server, addresses_of(turn.server));
-        }
-        if (turn.address >= addresses_of(turn.server)) {
-            zkl_race_not_begun(&world.race, turn.resolve, world.now);
+        if (turn.address < 0) {
+            resolve(turn.server);
             continue;
         }
         if (world.attempts[turn.server][turn.address].pending) {
@@ -112,21 +151,26 @@ static void begin_attempts(void)
 static void end_attempts(void)
 {
     for (int32_t s = 0; s < world.count; s++) {
+        bool silent = world.names[s].asked && world.now - world.names[s].asked_at >= ZKL_SECOND;
         int32_t late = 0;
         for (int32_t a = 0; a < addresses_of(s); a++) {
             late += world.attempts[s][a].pending && world.now - world.attempts[s][a].begun_at >= ZKL_SECOND;
             world.attempts[s][a].pending = false;
         }
-        if (late > 0 && late == addresses_of(s)) {
+        if (silent || (late > 0 && late == addresses_of(s))) {
             zkl_race_late(&world.race, s, world.now);
         }
     }
 }
 
-/* Handles the attempt that is decided now, if there is one. Returns whether a server is reached. */
+/* Handles names that are resolved now, and the attempt that is decided now, if there is one. Returns whether a server is reached. */
 static bool collect(int64_t *took)
 {
     for (int32_t s = 0; s < world.count; s++) {
+        if (is_resolving(s) && resolved_at(s) <= world.now) {
+            world.names[s].asked = false;
+            zkl_race_resolved(&world.race, s, addresses_of(s), world.now);
+        }
         for (int32_t a = 0; a < addresses_of(s); a++) {
             if (decided_at(s, a) > world.now) {
                 continue;
@@ -151,6 +195,8 @@ static int64_t next_event(void)
 {
     int64_t next = zkl_race_wake_at(&world.race);
     for (int32_t s = 0; s < world.count; s++) {
+        int64_t resolved = world.race.state == ZKL_RACE_RACING && is_resolving(s) ? resolved_at(s) : ZKL_NEVER;
+        next = resolved < next ? resolved : next;
         for (int32_t a = 0; a < addresses_of(s); a++) {
             int64_t at = decided_at(s, a);
             next = at < next ? at : next;
@@ -215,15 +261,22 @@ static void connects_past_what_does_not_answer(void **state)
         const char *servers;
         int64_t within; /* ms */
     } rows[] = {
-        {"l", 2},          {"s l l", 252},  {"s s l", 502}, {"s s s s s l", 840},
-        {"sl", 252},                        /* a name with a dead and a live address */
-        {"sl sl sl", 760},                  /* each name's first address has its turn before any second one */
-        {"r r l", 10},                      /* a refusal costs a round trip */
-        {"! ! l", 10},                      /* a name that does not resolve costs nothing else */
-        {"! s r l", 300},  {"q l l", 1010}, /* accepts, and says nothing */
-        {"q q l", 2020},   {"c c c l", 20}, /* accepts and closes: the next one has its turn at once */
-        {"s f", 3260},                      /* far away: two round trips of 1.5 s, and nobody gives up before */
-        {"f", 3010},
+        {"l", 2},           {"s l l", 252},
+        {"s s l", 502},     {"s s s s s l", 840},
+        {"sl", 252},                         /* a name with a dead and a live address */
+        {"sl sl sl", 760},                   /* each name's first address has its turn before any second one */
+        {"r r l", 10},                       /* a refusal costs a round trip */
+        {"! ! l", 10},                       /* a name that does not resolve costs nothing else */
+        {"! s r l", 300},   {"q l l", 1010}, /* accepts, and says nothing */
+        {"q q l", 2020},    {"c c c l", 20}, /* accepts and closes: the next one has its turn at once */
+        {"s f", 3260},                       /* far away: two round trips of 1.5 s, and nobody gives up before */
+        {"f", 3010},        {"? l", 252},
+        {"? ? l", 502},                      /* a name that is not answered counts as an address that swallows */
+        {"? s r l", 504},   {"400l s", 403}, /* its answer joins the race */
+        {"400l 400l", 403}, {"400l l", 252},
+        {"400! l", 252},    {"400! s l", 402}, /* if it fails, the next one has its turn at once */
+        {"400sl", 653},     {"1900l s", 1903},
+        {"5200l", 5203}, /* longer than a race: the next one has the answer */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (uint64_t random = 1; random < 20; random++) {
@@ -266,6 +319,30 @@ static void has_a_dead_server_last_for_a_while(void **state)
     end();
 }
 
+/* A name that is not answered costs its moment once, and not again before the others have failed. */
+static void has_a_silent_name_last_for_a_while(void **state)
+{
+    (void)state;
+    build("? q l", 1);
+    assert_true(connect_within(10 * ZKL_SECOND) > 0);
+    memcpy(world.kinds[2], "r", 2);
+    memcpy(world.kinds[1], "l", 2);
+    world.race.servers[1].late_until = 0;
+    world.now += 2 * ZKL_SECOND;
+    int64_t took = connect_within(10 * ZKL_SECOND);
+    assert_in_range(took, 0, 10 * MS);
+    end();
+}
+
+/* An answer that comes after the others were exhausted has time for its connection. */
+static void gives_a_late_answer_the_time_of_others(void **state)
+{
+    (void)state;
+    build("2200f s", 1); /* a race without it would end after 2.5 s */
+    assert_in_range(connect_within(10 * ZKL_SECOND), 5200 * MS, 5203 * MS);
+    end();
+}
+
 /* Returns how many connections are begun in a time in which none succeeds. */
 static int32_t begun_in(const char *servers, int64_t time)
 {
@@ -288,6 +365,10 @@ static void causes_no_storm(void **state)
     assert_in_range(begun_in("c c c", 60 * ZKL_SECOND), 40, 300);
     assert_in_range(begun_in("q q", 60 * ZKL_SECOND), 8, 40);
     assert_in_range(begun_in("!", 60 * ZKL_SECOND), 0, 0);
+    assert_in_range(begun_in("?", 60 * ZKL_SECOND), 0, 0);
+    assert_int_equal(1, world.questions); /* a thread waits for the answer to each of them */
+    assert_in_range(begun_in("? r", 60 * ZKL_SECOND), 40, 140);
+    assert_int_equal(1, world.questions);
 }
 
 /* A server that takes every session and closes, or lets every session that comes back expire. */
@@ -371,7 +452,7 @@ static void gives_a_handshake_more_time_only_after_slow_ones(void **state)
 static void finds_a_live_server_among_any_others(void **state)
 {
     (void)state;
-    static const char kinds[] = {LIVE, SWALLOWS, REFUSES, SILENT, CLOSES, BROKEN_NAME};
+    static const char kinds[] = {LIVE, SWALLOWS, REFUSES, SILENT, CLOSES, BROKEN_NAME, SILENT_NAME};
     uint64_t random = 88172645463325252ULL;
     for (int round = 0; round < 20000; round++) {
         char servers[4 * MOST_SERVERS] = "";
@@ -426,6 +507,8 @@ int main(void)
         cmocka_unit_test(connects_past_what_does_not_answer),
         cmocka_unit_test(begins_with_the_server_that_answered_last),
         cmocka_unit_test(has_a_dead_server_last_for_a_while),
+        cmocka_unit_test(has_a_silent_name_last_for_a_while),
+        cmocka_unit_test(gives_a_late_answer_the_time_of_others),
         cmocka_unit_test(causes_no_storm),
         cmocka_unit_test(tries_again_what_refused_while_others_are_pending),
         cmocka_unit_test(asks_late_servers_when_all_others_have_failed),

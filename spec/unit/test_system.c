@@ -1,6 +1,6 @@
 /*
- * The client on a system with problems: names that do not resolve any more, and a clock that went on while the machine was
- * suspended. On a real server; the answers of the C library are simulated here.
+ * The client on a system with problems: names that do not resolve any more, or are not answered, and a clock that went on while the
+ * machine was suspended. On a real server; the answers of the C library are simulated here.
  *
  * Run from the project's root. Starts a server with tools/zookeeper, unless ZOOKEEPER names one.
  */
@@ -39,8 +39,26 @@
 static atomic_int lookups;
 static atomic_bool names_fail;
 
+/* Names with this end are not answered as long as `silent`; so many are being asked for. */
+#define SILENT_END ".silent.test"
+static atomic_bool silent = true;
+static atomic_int unanswered;
+
+static int wait_for_answer(void)
+{
+    atomic_fetch_add(&unanswered, 1);
+    while (atomic_load(&silent)) {
+        poll(NULL, 0, 1);
+    }
+    atomic_fetch_sub(&unanswered, 1);
+    return EAI_AGAIN;
+}
+
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **result)
 {
+    if (node != NULL && strstr(node, SILENT_END) != NULL) {
+        return wait_for_answer();
+    }
     struct addrinfo numeric = hints != NULL ? *hints : (struct addrinfo){0};
     bool loopback = node != NULL && strcmp(node, "127.0.0.1") == 0; /* the connector's listener */
     if (node == NULL || (strcmp(node, NAME) != 0 && !loopback)) {
@@ -124,14 +142,20 @@ void srand48(long seed)
 
 /* ---- clients ---- */
 
-static zkl_client *open_client(void)
+/* `others`: names before the server's own, each with a comma behind. */
+static zkl_client *open_client_with(const char *others)
 {
     char address[300], message[ZKL_MESSAGE_SIZE];
-    snprintf(address, sizeof address, NAME "%s", strchr(servers, ':'));
+    snprintf(address, sizeof address, "%s" NAME "%s", others, strchr(servers, ':'));
     const zkl_client_options options = {.servers = address, .session_timeout_ms = SESSION_MS, .lease = true};
     zkl_client *client = zkl_client_open(&options, message, NULL);
     assert_non_null(client);
     return client;
+}
+
+static zkl_client *open_client(void)
+{
+    return open_client_with("");
 }
 
 static void wait_for_notification(zkl_client *client)
@@ -238,6 +262,38 @@ static void outlives_names_that_do_not_resolve(void **state)
     close_client(client);
 }
 
+/* Their name servers are switched off. The list is shuffled, so that a client probably begins with one of them. */
+static void connects_past_names_that_are_not_answered(void **state)
+{
+    (void)state;
+    zkl_client *client = open_client_with("a" SILENT_END ":1,b" SILENT_END ":1,c" SILENT_END ":1,d" SILENT_END ":1,");
+    zkl_handle *held = acquire(client);
+    for (int cuts = 0; cuts < 10; cuts++) {
+        int64_t connections = zkl_client_stats(client).connections;
+        cut_connections();
+        for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).connections == connections;) {
+            assert_true(zkl_clock() < until);
+            wait_for_notification(client);
+        }
+        wait_for_state(client, ZKL_STATE_CONNECTED);
+        assert_true(zkl_handle_held(held));
+    }
+    assert_in_range(atomic_load(&unanswered), 0, 4); /* each is asked for once at a time */
+    zkl_handle_release(held);
+    close_client(client);
+}
+
+/* A thread that waits for a name cannot be ended. */
+static void closes_while_a_name_is_not_answered(void **state)
+{
+    (void)state;
+    for (int before = atomic_load(&unanswered); atomic_load(&unanswered) == before;) {
+        zkl_client *client = open_client_with("a" SILENT_END ":1,b" SILENT_END ":1,c" SILENT_END ":1,");
+        wait_for_state(client, ZKL_STATE_CONNECTED);
+        close_client(client);
+    }
+}
+
 /* The C client's own clock stands still meanwhile, so it takes the connection for good. */
 static void loses_what_it_held_before_the_machine_slept(void **state)
 {
@@ -308,7 +364,18 @@ static void leaves_random_numbers_alone(void **state)
 static void gives_all_memory_back(void **state)
 {
     (void)state;
-    assert_int_equal(zkl_memory_in_use(), 0);
+    atomic_store(&silent, false);
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_memory_in_use() > 0;) { /* threads return meanwhile */
+        assert_true(zkl_clock() < until);
+        poll(NULL, 0, 1);
+    }
+}
+
+/* No sanitizer may complain. */
+static void exits_while_a_name_is_not_answered(void **state)
+{
+    atomic_store(&silent, true);
+    closes_while_a_name_is_not_answered(state);
 }
 
 int main(void)
@@ -316,10 +383,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(looks_no_name_up_while_connected),
         cmocka_unit_test(outlives_names_that_do_not_resolve),
+        cmocka_unit_test(connects_past_names_that_are_not_answered),
+        cmocka_unit_test(closes_while_a_name_is_not_answered),
         cmocka_unit_test(loses_what_it_held_before_the_machine_slept),
         cmocka_unit_test(waits_no_longer_when_the_wall_clock_is_set_back),
         cmocka_unit_test(leaves_random_numbers_alone),
         cmocka_unit_test(gives_all_memory_back),
+        cmocka_unit_test(exits_while_a_name_is_not_answered),
     };
     return cmocka_run_group_tests_name("system", tests, start_server, stop_server);
 }

@@ -235,7 +235,7 @@ local function attempt_decided(hold)
 end
 attempts.decided = attempt_decided
 
---- Seconds that a try waits until C reports that there is no connection. C notices nothing while it resolves a host name.
+--- Seconds that a try waits until C reports that there is no connection. Its thread may be closing a session.
 local OFFLINE_PATIENCE = 0.1
 attempts.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 

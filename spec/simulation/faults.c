@@ -469,6 +469,7 @@ static bool inflict(fault_kind kind)
         if (server > 0) {
             sim_trace("fault: the name of server %d is not answered for client %d", server, of->index);
             sim_silence_name(of->index, server, true);
+            sim_reset_connections(of->index); /* a name matters to who connects */
         } else {
             sim_trace("fault: names fail for client %d", of->index);
             sim_set_names(of->index, false);

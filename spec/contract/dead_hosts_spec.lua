@@ -1,6 +1,6 @@
---- Servers of the list that are switched off, or accept connections and say nothing, and name servers that say nothing. spec/unit/test_race.c has the times, in
--- virtual time. Here the limits are zklock's defaults: a client that gave each dead address its share of the session timeout
--- would miss them.
+--- Servers of the list that are switched off, or accept connections and say nothing, and name servers that say nothing.
+-- spec/unit/test_race.c has the times, in virtual time. Here the limits are zklock's defaults: a client that gave each dead address
+-- its share of the session timeout would miss them.
 
 local cluster = require "spec.support.cluster"
 local files = require "spec.support.files"

@@ -5,27 +5,13 @@ if not rawget(_G, "jit") then
     return
 end
 
-local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
-local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 local proxy = require "spec.support.proxy"
 
-local cycle, nobody_complained, start = inside.cycle, inside.nobody_complained, inside.start
+local certificate, cycle, nobody_complained, start = inside.certificate, inside.cycle, inside.nobody_complained, inside.start
 local remember = fixture.remember
-
---- Makes a certificate and its key in a new directory. Returns the directory.
-local function certificate()
-    local directory = files.make_directory()
-    local _, status = cluster.run({ "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
-        "-keyout", directory .. "/key", "-out", directory .. "/cert" })
-    assert.equal(0, status)
-    fixture.on_clean(function()
-        cluster.run({ "rm", "-rf", directory })
-    end)
-    return directory
-end
 
 describe("inside nginx #nginx", function()
     after_each(fixture.clean)

@@ -95,7 +95,7 @@ end
 function nginx.start(options)
     local directory = files.make_directory()
     local values = {
-        WORKERS = options.workers or 1, DIRECTORY = directory, LEVEL = options.level or "notice", MAIN = options.main or "",
+        WORKERS = options.workers or 1, DIRECTORY = directory, LEVEL = options.level or "notice",
         ROOT = absolute(cluster.root), PORT = ports.free()
     }
     values.BUILD = ("%s/build/%s"):format(values.ROOT, VARIANT)
@@ -109,7 +109,7 @@ function nginx.start(options)
     values.MODULES = head
     local text = options.template and files.read(options.template)
     if not text then
-        values.HTTP = fill(options.http, values)
+        values.HTTP, values.MAIN = fill(options.http, values), fill(options.main or "", values)
         text = "@MODULES@" .. HEAD
     end
     local self = setmetatable({ directory = directory, port = values.PORT, config = directory .. "/nginx.conf" }, Server)

@@ -58,6 +58,18 @@ function inside.go(server)
     files.write(server.directory .. "/go", "")
 end
 
+--- Makes a certificate and its key, the files cert and key, in a new directory. Returns the directory.
+function inside.certificate()
+    local directory = files.make_directory()
+    local _, status = cluster.run({ "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
+        "-keyout", directory .. "/key", "-out", directory .. "/cert" })
+    assert.equal(0, status)
+    fixture.on_clean(function()
+        cluster.run({ "rm", "-rf", directory })
+    end)
+    return directory
+end
+
 function inside.nobody_complained(server)
     assert.same({}, server:complaints())
 end

@@ -5,8 +5,11 @@ local files = require "spec.support.files"
 
 local program = {}
 
---- Debian's modules, for an nginx into which Lua is not built.
-local MODULES = { "/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so" }
+--- The modules that Lua needs, for an nginx into which it is not built.
+local MODULES = {
+    http = { "ndk_http_module.so", "ngx_http_lua_module.so" },
+    stream = { "ngx_stream_module.so", "ngx_stream_lua_module.so" }
+}
 
 local NAME = os.getenv("NGINX") or "nginx"
 
@@ -22,13 +25,36 @@ function program.command(directory, environment)
     return words
 end
 
---- Returns the lines: "" for an OpenResty.
+--- Returns whether Lua is built into a subsystem, "http" or "stream"; and otherwise the files of the modules that are there.
+local function built_in(subsystem)
+    local configured = cluster.run { NAME, "-V" }
+    for source in configured:gmatch("%-%-add%-module=(%S+)") do
+        local module = source:match("[^/]+$")
+        local in_stream = module:find("%f[%a]stream%f[%A]") ~= nil -- not ngx_lua_upstream
+        if module:find("lua", 1, true) and in_stream == (subsystem == "stream") then
+            return true, {}
+        end
+    end
+    local directory, found = configured:match("%-%-modules%-path=(%S+)") or "/usr/lib/nginx/modules", {}
+    for _, name in ipairs(MODULES[subsystem]) do
+        local module = directory .. "/" .. name
+        found[#found + 1] = files.exists(module) and module or nil
+    end
+    return false, found
+end
+
+--- Returns whether the program can run Lua in stream {}.
+function program.has_stream()
+    local ready, found = built_in("stream")
+    return ready or found[#found] ~= nil and found[#found]:find("lua", 1, true) ~= nil
+end
+
+--- Returns the lines: "" for an OpenResty. The modules for stream {} only if Lua can run there.
 function program.load_modules()
     local lines = {}
-    local configured = cluster.run { NAME, "-V" }
-    if not configured:find("%-%-add%-module=%S*lua") then
-        for _, module in ipairs(MODULES) do
-            lines[#lines + 1] = files.exists(module) and ("load_module %s;\n"):format(module) or nil
+    for _, subsystem in ipairs { "http", program.has_stream() and "stream" or nil } do
+        for _, module in ipairs(select(2, built_in(subsystem))) do
+            lines[#lines + 1] = ("load_module %s;\n"):format(module)
         end
     end
     return table.concat(lines)

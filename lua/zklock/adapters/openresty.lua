@@ -135,7 +135,9 @@ function openresty.wait(client, waiter, seconds)
     local longest = LONGEST_WAIT
     local woken, problem
     if not attend(client) then
-        report_late(client)
+        if waiter.pause then -- its own timer has run, and the pump's, which was due before, has not
+            report_late(client)
+        end
         longest = min(2 * (waiter.pause or SHORTEST_WAIT / 2), WAIT_WITHOUT_PUMP)
         waiter.pause = longest
     end

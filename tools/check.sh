@@ -158,6 +158,7 @@ sort_out() {
     spec/foreign/*) contracts+=(spec/contract/foreign*_spec.lua) ;;
     examples/metrics/* | docs/grafana.json) contracts+=(spec/contract/openresty_metrics_spec.lua) ;;
     examples/seckill/* | examples/stampede/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
+    examples/device/*) contracts+=(spec/contract/openresty_stream_spec.lua) ;;
     examples/stock/*) demo=yes ;;
     examples/command/*) contracts+=(spec/contract/command_guides_spec.lua) ;;
     docs/guides.md) contracts+=(spec/contract/command_guides_spec.lua) ;;&

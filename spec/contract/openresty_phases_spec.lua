@@ -102,6 +102,62 @@ describe("inside nginx #nginx", function()
         assert.equal("ssl_client_hello; acquire " .. expected .. "; release not_held", inside.await_report(server, "hello"))
     end)
 
+    it("the phases of TLS sessions call what needs no wait, and the first waits where the handshake can be suspended", function()
+        local probe = "require('spec.support.inside_nginx').probe"
+        local server = start([[
+            location = /ssl {
+                proxy_pass https://127.0.0.1:@PORT2@;
+                proxy_ssl_protocols TLSv1.2;
+            }
+        ]], { head = ([[
+            ssl_session_fetch_by_lua_block { PROBE("fetch", 1) }
+            ssl_session_store_by_lua_block { PROBE("store", 1) }
+        ]]):gsub("PROBE", probe) .. inside.HEAD, http = ([[
+            server {
+                listen 127.0.0.1:@PORT2@ ssl;
+                ssl_protocols TLSv1.2;
+                ssl_session_tickets off;
+                ssl_certificate DIR/cert;
+                ssl_certificate_key DIR/key;
+                location / { return 200 "encrypted"; }
+            }
+        ]]):gsub("DIR", certificate()) })
+        for _, phase in ipairs { "fetch", "store" } do
+            fixture.join(server.path .. "-" .. phase)
+        end
+        for _ = 1, 2 do -- the second connection resumes the session of the first one
+            assert.same({ 200, "encrypted" }, { server:get("/ssl") })
+        end
+        assert.equal("ssl_session_store; acquire phase; release not_held", inside.await_report(server, "store"))
+        local fetched = inside.await_report(server, "fetch")
+        assert.truthy(fetched == "ssl_session_fetch; acquire phase; release not_held"
+            or fetched == "ssl_session_fetch; acquire timeout; release not_held", fetched)
+        nobody_complained(server)
+    end)
+
+    it("connect and waits are refused in exit_worker_by_lua", function()
+        local server = start(nil, { head = [[
+            exit_worker_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local _, _, connecting = require("zklock").connect(inside.servers)
+                local _, _, sharing = require("zklock").shared(inside.servers)
+                local _, _, acquiring = inside.kept:acquire(1)
+                ngx.log(ngx.NOTICE, "exits: ", connecting, " ", sharing, " ", acquiring, " ", tostring(inside.kept:held()))
+            }
+        ]] .. inside.HEAD .. [[
+            location = /keep { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                inside.kept = inside.mutex("@PATH@")
+                assert(inside.kept:acquire { timeout = 20, keep = true })
+            } }
+        ]] })
+        assert.equal(200, (server:get("/keep")))
+        server:quit()
+        assert.truthy(server:log():find("exits: phase phase closed false", 1, true), server:log():match("exits: [^\n]*"))
+        fixture.await_children(server.path, 0)
+        nobody_complained(server)
+    end)
+
     it("a phase that this version does not know may wait if nginx can suspend it", function()
         -- As a later nginx would have it: under names that are not in any list.
         local server = start([[

@@ -228,6 +228,30 @@ describe("inside nginx's stream module #nginx", function()
         end
     end)
 
+    it("UDP sessions hold locks, and resty.zklock is at hand", function()
+        local server = start([[
+            server {
+                listen 127.0.0.2:@PORT2@ udp; # support.ports has a UDP socket at 127.0.0.1
+                content_by_lua_block {
+                    local resty_lock = require "resty.zklock"
+                    assert(resty_lock.connect { servers = "@ZOOKEEPER@", prefix = "@PATH@" })
+                    local client = assert(ngx.req.socket())
+                    local lock = assert(resty_lock:new("locks", { timeout = 20 }))
+                    assert(lock:lock(client:receive()))
+                    client:send(tostring(lock:held()) .. " " .. lock:unlock())
+                }
+            }
+        ]])
+        local client = assert(socket.udp())
+        client:settimeout(20)
+        assert(client:setpeername("127.0.0.2", server.ports[2]))
+        assert(client:send("a key"))
+        assert.equal("true 1", client:receive(), server:log())
+        client:close()
+        fixture.await_children(server.path .. "/locks/a key", 0)
+        nobody_complained(server)
+    end)
+
     it("a client that hangs up while its session waits leaves the queue", function()
         local server = start([[
             server {

@@ -60,4 +60,14 @@ function program.load_modules()
     return table.concat(lines)
 end
 
+--- Returns words that run OpenResty's `resty` with the program: $RESTY, else that of PATH. nil if there is none, or if the program
+-- has Lua in modules, which resty does not load.
+function program.resty()
+    local path, missing = cluster.run { "sh", "-c", "command -v " .. cluster.quote(os.getenv("RESTY") or "resty") }
+    if missing ~= 0 or not built_in("http") then
+        return nil
+    end
+    return { "env", "-u", "NGINX", path, "--nginx", (cluster.run { "sh", "-c", "command -v " .. cluster.quote(NAME) }) }
+end
+
 return program

@@ -27,8 +27,8 @@ trees.extend(Client)
 
 local DEFAULT_TIMEOUT_MS = 60000
 
--- The time for connecting, and for each call, in seconds.
-local PATIENCE = 10
+-- The time for connecting, and for each reply, in seconds. A server on a busy machine may stand still for long.
+local CONNECTING, PATIENCE = 10, 60
 
 local OPERATION = {create = 1, delete = 2, exists = 3, get = 4, set = 5, children = 8, sync = 9, ping = 11,
                    create2 = 15, create_container = 19, close = -11}
@@ -190,10 +190,10 @@ end
 
 -- Tries the servers in turn until one accepts the session.
 local function ensure_connected(self)
-    local deadline = socket.gettime() + PATIENCE
+    local deadline = socket.gettime() + CONNECTING
     while not self.socket do
         for _, address in ipairs(self.addresses) do
-            local ok, problem = greet(self, address, math.min(deadline, socket.gettime() + PATIENCE / 4))
+            local ok, problem = greet(self, address, math.min(deadline, socket.gettime() + CONNECTING / 4))
             if ok or problem == "session_expired" and (not self.renews or self.owns) then
                 return ok, problem
             end

@@ -33,8 +33,10 @@ server=(libzookeeper-java default-jre-headless procps lua-socket)
 command=(lua-argparse lua-dkjson lua-socket lua-luv)
 # The demo keeps its stock in Redis.
 shop=(redis-server lua-redis lua-luv)
-# lua-nginx-redis requires nginx-extras, which installs an nginx with all modules.
-nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis lua-cjson "${luajit[@]}" apache2-utils)
+# lua-nginx-redis requires nginx-extras, which installs an nginx with all modules. $NGINX names another one, with all that it needs.
+nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis)
+[ -z "${NGINX:-}" ] || nginx=()
+nginx+=(lua-cjson "${luajit[@]}" apache2-utils)
 checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck libxml2-utils codespell)
 # The tools with which the fault campaign makes its network, and breaks it and its clocks.
 faults=(iproute2 nftables faketime util-linux mount)

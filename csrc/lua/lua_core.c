@@ -109,25 +109,20 @@ static int core_memory(lua_State *L)
     return 1;
 }
 
+static _Atomic int64_t states;
+static _Atomic pid_t counted_by;
+
 /*
- * The number of Lua states of this process that have opened the module. A program may open it on several threads at
- * once.
+ * core.states(more) -> number: how many Lua states of this process have been counted, after `more` have been added.
+ * Those that were counted before a fork are not among them.
  */
-static _Atomic int64_t openings;
-static _Atomic pid_t opened_by;
-
-static void count_opening(void)
+static int core_states(lua_State *L)
 {
-    if (atomic_exchange(&opened_by, getpid()) != getpid()) {
-        atomic_store(&openings, 0);
+    int64_t more = (int64_t)luaL_checkinteger(L, 1);
+    if (atomic_exchange(&counted_by, getpid()) != getpid()) {
+        atomic_store(&states, 0);
     }
-    atomic_fetch_add(&openings, 1);
-}
-
-/* core.openings() -> number; openings before a fork do not count */
-static int core_openings(lua_State *L)
-{
-    zkl_push_integer(L, atomic_load(&opened_by) == getpid() ? atomic_load(&openings) : 0);
+    zkl_push_integer(L, atomic_fetch_add(&states, more) + more);
     return 1;
 }
 
@@ -162,7 +157,7 @@ static const luaL_Reg functions[] = {
     {"scope", core_scope},
     {"yieldable", core_yieldable},
     {"stands_in", core_stands_in},
-    {"openings", core_openings},
+    {"states", core_states},
     {"features", core_features},
     {NULL, NULL},
 };
@@ -215,7 +210,6 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L);
 LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
 {
     pin();
-    count_opening();
     int types = lua_gettop(L) + 1;
     for (int type = CLIENT_TYPE; type <= LAST_TYPE; type++) {
         luaL_newmetatable(L, box_type_names[type]);

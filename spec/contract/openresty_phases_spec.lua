@@ -199,6 +199,35 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
+    it("threads of ngx.run_worker_thread that use zklock at the same time take nothing from the worker", function()
+        local server = start([[
+            location = /thread { content_by_lua_block {
+                local ran, result = ngx.run_worker_thread("pool", "spec.support.inside_thread", "cycle",
+                    "@ZOOKEEPER@", "@PATH@", "blocking")
+                ngx.say(tostring(ran), " ", tostring(result))
+            } }
+            location = /call { content_by_lua_block {
+                local done = require("ngx.semaphore").new(0)
+                local called, message, code = require("spec.support.inside_nginx").mutex("@PATH@-call"):acquire {
+                    timeout = 20, callback = function(held) if held then done:post() end end
+                }
+                ngx.say(called and tostring(done:wait(20)) or code .. " " .. message)
+            } }
+        ]], { main = "thread_pool pool threads=3;" })
+        local holder = fixture.join(server.path)
+        local requests = {}
+        for index = 1, 3 do
+            requests[index] = server:ask("/thread")
+        end
+        fixture.await_children(server.path, 4)
+        assert(fixture.observer():delete(holder))
+        for index = 1, 3 do
+            assert.same({ 200, "true true" }, { requests[index]:answer() })
+        end
+        assert.same({ 200, "true" }, { server:get("/call") })
+        nobody_complained(server)
+    end)
+
     it("a lock acquired in one phase is released in another phase that cannot wait", function()
         local server = start([[
             location = /span {

@@ -30,7 +30,7 @@ describe("a script that resty runs #nginx", function()
     local function it_runs(title, body)
         it(title, function()
             if not program.resty() then
-                return pending("needs resty, as OpenResty has it (RESTY=… names it), and an nginx into which Lua is built (NGINX=…)")
+                return pending("needs OpenResty's resty (RESTY=… names it), and an nginx into which Lua is built (NGINX=…)")
             end
             body(fixture.path())
         end)

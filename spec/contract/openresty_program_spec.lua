@@ -42,7 +42,7 @@ describe("the nginx of the specs #nginx", function()
     end
 
     it("is the one that $NGINX names, and loads Lua only if that is not built in", function()
-        assert.same({ "", false }, { asked("--with-threads --add-module=../ngx_devel_kit-0.3.3 --add-module=../ngx_lua_upstream-0.07") })
+        assert.same({ "", false }, { asked("--add-module=../ngx_lua-0.10.28 --add-module=../ngx_lua_upstream-0.07") })
         assert.same({ "", false }, { asked("--add-module=/src/lua-nginx-module") })
         local http = "ndk_http_module ngx_http_lua_module"
         local dynamic = modules(http)
@@ -51,7 +51,7 @@ describe("the nginx of the specs #nginx", function()
     end)
 
     it("runs Lua in stream {} if that is built in, or if its module is there", function()
-        assert.same({ "", true }, { asked("--add-module=../ngx_lua-0.10.28 --add-module=../ngx_stream_lua-0.0.16 --with-stream") })
+        assert.same({ "", true }, { asked("--add-module=../ngx_lua-0.10.28 --add-module=../ngx_stream_lua-0.0.16") })
         assert.same({ "", true }, { asked("--add-module=/s/stream-lua-nginx-module --add-module=/s/lua-nginx-module") })
         local http = "ndk_http_module ngx_http_lua_module"
         assert.same({ http, false }, { asked(modules(http .. " ngx_stream_module")) })

@@ -346,10 +346,13 @@ end
 
 -- Starting and stopping -----------------------------------------------------------------------------------------------
 
+-- Counts this VM. The VMs of ngx.run_worker_thread do not load this file.
+core.states(1)
+
 --- Whether every request has a separate Lua VM: lua_code_cache is off. Otherwise a worker has one VM, or two if it serves
 -- streams as well as HTTP.
 local function is_vm_passing()
-    return core.openings() > 2
+    return core.states(0) > 2
 end
 
 --- Starts the pump of a client that was opened.

@@ -199,8 +199,11 @@ zkl_node_event zkl_handle_event(zkl_handle *handle, zkl_code *code);
  */
 typedef struct zkl_scope zkl_scope;
 
-/* Returns a new scope of an nginx request, with one reference for the caller; NULL if there is no nginx, or no memory. */
-zkl_scope *zkl_scope_open(void *request);
+/*
+ * Returns a new scope of an nginx request, with one reference for the caller; NULL if there is no nginx, or no memory.
+ * `in_stream`: the request is the stream module's.
+ */
+zkl_scope *zkl_scope_open(void *request, bool in_stream);
 /* Drops the caller's reference. The scope remains until its request ends. */
 void zkl_scope_release(zkl_scope *scope);
 /* The scope's request; NULL once the request has ended. */

@@ -1,5 +1,5 @@
 /*
- * scope: the acquisitions of one nginx request, which end with the request.
+ * scope: the acquisitions of one nginx request, or one session of the stream module, which end with the request.
  *
  * nginx keeps a list of cleanup handlers with each memory pool and calls them before it frees the pool. Each request
  * has a pool, and so has each timer of nginx's Lua module. nginx frees the pool after the log phase, however the
@@ -23,6 +23,9 @@
  * program, zkl_scope_open returns NULL. This file relies on the layouts of the cleanup entries of requests and pools,
  * and of the first three fields of a pool. They have not changed since nginx 0.7. The place of the pool in a request
  * depends on how nginx was configured: find_place finds it, or finds nothing, but never a wrong place.
+ *
+ * In the stream module a request is what its Lua module keeps of a session: the connection and the session come first.
+ * Its handlers are called when the session's pool is freed, so the pool need not be found.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -34,13 +37,14 @@
 
 struct zkl_scope {
     int32_t references;
+    bool in_stream;
     void *request;
     LIST_HEAD(, zkl_handle) handles;
 };
 
 /* --- nginx --------------------------------------------------------------------------------------------------------- */
 
-/* The first fields of ngx_http_cleanup_t and of ngx_pool_cleanup_t. */
+/* The first fields of ngx_http_cleanup_t, ngx_pool_cleanup_t and ngx_stream_lua_cleanup_t. */
 typedef struct {
     void (*handler)(void *data);
     void *data;
@@ -55,8 +59,9 @@ struct nginx_block {
     nginx_block *next;
 };
 
-/* The first field of ngx_http_request_t. */
-#define NGINX_SIGNATURE 0x50545448u
+/* The first fields of ngx_http_request_t and of ngx_stream_session_t. */
+#define HTTP_SIGNATURE 0x50545448u
+#define STREAM_SIGNATURE 0x4d525453u
 
 /*
  * The place of the pool in a request, in pointers from its beginning: in an nginx with the HTTP cache, and without it.
@@ -67,6 +72,7 @@ static struct {
     pthread_once_t once;
     nginx_cleanup *(*add_to_request)(void *request, size_t size);
     nginx_cleanup *(*add_to_pool)(void *pool, size_t size);
+    nginx_cleanup *(*add_to_session)(void *request, size_t size);
     int (*get_context)(void *request, int *in_ssl_phase, int *ssl_context);
     _Atomic size_t place; /* one of pool_places, 0 until it is known */
 } nginx = {.once = PTHREAD_ONCE_INIT};
@@ -75,6 +81,7 @@ static void look_up(void)
 {
     *(void **)&nginx.add_to_request = dlsym(RTLD_DEFAULT, "ngx_http_cleanup_add");
     *(void **)&nginx.add_to_pool = dlsym(RTLD_DEFAULT, "ngx_pool_cleanup_add");
+    *(void **)&nginx.add_to_session = dlsym(RTLD_DEFAULT, "ngx_stream_lua_cleanup_add");
     *(void **)&nginx.get_context = dlsym(RTLD_DEFAULT, "ngx_http_lua_ffi_get_ctx_ref");
 }
 
@@ -115,9 +122,8 @@ static size_t find_place(void *request)
 /* Returns the pool of a request, or NULL if it cannot be found. */
 static void *find_pool(void *request)
 {
-    pthread_once(&nginx.once, look_up);
     bool found = nginx.add_to_request != NULL && nginx.add_to_pool != NULL && nginx.get_context != NULL;
-    if (!found || *(uint32_t *)request != NGINX_SIGNATURE) {
+    if (!found || *(uint32_t *)request != HTTP_SIGNATURE) {
         return NULL;
     }
     size_t place = atomic_load(&nginx.place);
@@ -126,6 +132,18 @@ static void *find_pool(void *request)
         atomic_store(&nginx.place, place);
     }
     return place != 0 ? pool_at(request, place) : NULL;
+}
+
+/* Returns a new cleanup entry of a request, or NULL. */
+static nginx_cleanup *add_cleanup(void *request, bool in_stream)
+{
+    pthread_once(&nginx.once, look_up);
+    if (in_stream) {
+        const uint32_t *session = ((void **)request)[1];
+        return nginx.add_to_session != NULL && *session == STREAM_SIGNATURE ? nginx.add_to_session(request, 0) : NULL;
+    }
+    void *pool = find_pool(request);
+    return pool != NULL ? nginx.add_to_pool(pool, 0) : NULL;
 }
 
 /* --- scopes -------------------------------------------------------------------------------------------------------- */
@@ -150,16 +168,16 @@ static void end_scope(void *data)
     zkl_scope_release(scope);
 }
 
-zkl_scope *zkl_scope_open(void *request)
+zkl_scope *zkl_scope_open(void *request, bool in_stream)
 {
-    void *pool = find_pool(request);
-    zkl_scope *scope = pool != NULL ? zkl_alloc(sizeof *scope) : NULL;
-    nginx_cleanup *cleanup = scope != NULL ? nginx.add_to_pool(pool, 0) : NULL;
+    zkl_scope *scope = zkl_alloc(sizeof *scope);
+    nginx_cleanup *cleanup = scope != NULL ? add_cleanup(request, in_stream) : NULL;
     if (cleanup == NULL) {
         zkl_free(scope);
         return NULL;
     }
     scope->references = 2;
+    scope->in_stream = in_stream;
     scope->request = request;
     cleanup->data = scope;
     cleanup->handler = end_scope;
@@ -176,7 +194,7 @@ bool zkl_scope_context(const zkl_scope *scope, int32_t *context)
     if (scope->request == NULL) {
         return false;
     }
-    *context = nginx.get_context(scope->request, NULL, NULL);
+    *context = scope->in_stream ? 0 : nginx.get_context(scope->request, NULL, NULL);
     return true;
 }
 

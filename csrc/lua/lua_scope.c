@@ -105,14 +105,14 @@ static int scope_has(lua_State *L)
 }
 
 /*
- * core.scope(address of an nginx request) -> scope, the result of scope:context() | nil: scopes are not possible here; see
- * zkl_scope_open
+ * core.scope(address of an nginx request, whether it is the stream module's) -> scope, the result of scope:context() | nil: scopes
+ * are not possible here; see zkl_scope_open
  */
 int core_scope(lua_State *L)
 {
     void *request = (void *)(uintptr_t)luaL_checknumber(L, 1);
     zkl_scope **box = push_box(L, SCOPE_TYPE);
-    *box = zkl_scope_open(request);
+    *box = zkl_scope_open(request, lua_toboolean(L, 2));
     if (*box == NULL) {
         lua_pushnil(L);
         return 1;

@@ -228,6 +228,34 @@ describe("inside nginx's stream module #nginx", function()
         end
     end)
 
+    it("a hold of with_lock ends with its light thread, although the session goes on", function()
+        local server = start([[
+            server {
+                listen 127.0.0.1:@PORT2@;
+                content_by_lua_block {
+                    local client = assert(ngx.req.socket())
+                    local lock = require("spec.support.inside_nginx").mutex("@PATH@")
+                    local thread = ngx.thread.spawn(lock.with_lock, lock, function()
+                        ngx.say("held")
+                        ngx.sleep(600)
+                    end, 20)
+                    client:receive()
+                    assert(ngx.thread.kill(thread))
+                    ngx.say("killed")
+                    client:receive()
+                }
+            }
+        ]])
+        local session = connect(server.ports[2])
+        assert.equal("held", session:receive())
+        fixture.await_children(server.path, 1)
+        session:send("kill it\n")
+        assert.equal("killed", session:receive())
+        fixture.await_children(server.path, 0)
+        session:close()
+        nobody_complained(server)
+    end)
+
     it("UDP sessions hold locks, and resty.zklock is at hand", function()
         local server = start([[
             server {

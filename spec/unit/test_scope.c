@@ -40,6 +40,7 @@ struct pool {
 
 enum {
     SIGNATURE = 0x50545448,
+    STREAM_SIGNATURE = 0x4d525453,
     PLACE_WITH_CACHE = 11,
     PLACE_WITHOUT_CACHE = 10,
     UNKNOWN_PLACE = 12,
@@ -95,12 +96,20 @@ static void end_request(void)
     free(request.second);
 }
 
+/* The only request of the stream module: its connection, its session, and its cleanup entries. */
+static struct {
+    void *connection;
+    uint32_t *session;
+    cleanup *cleanups;
+} stream_request;
+
 /* Scopes look up these functions at run time. */
 #pragma GCC visibility push(default)
 
 cleanup *ngx_http_cleanup_add(void *of, size_t size);
 cleanup *ngx_pool_cleanup_add(pool *of, size_t size);
 int ngx_http_lua_ffi_get_ctx_ref(void *of, int *in_ssl_phase, int *ssl_context);
+cleanup *ngx_stream_lua_cleanup_add(void *of, size_t size);
 
 cleanup *ngx_http_cleanup_add(void *of, size_t size)
 {
@@ -127,6 +136,17 @@ int ngx_http_lua_ffi_get_ctx_ref(void *of, int *in_ssl_phase, int *ssl_context)
     assert_null(in_ssl_phase);
     assert_null(ssl_context);
     return context;
+}
+
+cleanup *ngx_stream_lua_cleanup_add(void *of, size_t size)
+{
+    assert_ptr_equal(&stream_request, of);
+    assert_int_equal(0, size);
+    cleanup *entry = calloc(1, sizeof *entry);
+    assert_non_null(entry);
+    entry->next = stream_request.cleanups;
+    stream_request.cleanups = entry;
+    return entry;
 }
 
 #pragma GCC visibility pop
@@ -201,7 +221,7 @@ static void acquisitions_end_with_their_request(void **state)
     (void)state;
     begin_request(PLACE_WITH_CACHE);
     zkl_client *client = new_client();
-    zkl_scope *scope = zkl_scope_open(&request);
+    zkl_scope *scope = zkl_scope_open(&request, false);
     assert_non_null(scope);
     zkl_handle *acquisition = new_acquisition(client);
     zkl_handle *kept = new_acquisition(client);
@@ -237,8 +257,8 @@ static void a_scope_goes_with_whoever_leaves_it_last(void **state)
     (void)state;
     int64_t before = zkl_memory_in_use();
     begin_request(PLACE_WITH_CACHE);
-    zkl_scope *first = zkl_scope_open(&request);
-    zkl_scope *second = zkl_scope_open(&request);
+    zkl_scope *first = zkl_scope_open(&request, false);
+    zkl_scope *second = zkl_scope_open(&request, false);
     assert_true(first != NULL && second != NULL);
     zkl_scope_release(first);
     end_request();
@@ -250,7 +270,7 @@ static void the_context_is_the_requests_until_it_ends(void **state)
 {
     (void)state;
     begin_request(PLACE_WITH_CACHE);
-    zkl_scope *scope = zkl_scope_open(&request);
+    zkl_scope *scope = zkl_scope_open(&request, false);
     assert_non_null(scope);
     assert_ptr_equal(&request, zkl_scope_request(scope));
     int32_t seen;
@@ -272,7 +292,7 @@ static bool finds(int place)
     assert_true(child >= 0);
     if (child == 0) {
         begin_request(place);
-        zkl_scope *scope = zkl_scope_open(&request);
+        zkl_scope *scope = zkl_scope_open(&request, false);
         _exit(scope == NULL ? 1 : zkl_scope_request(scope) == &request ? 0 : 2);
     }
     int status;
@@ -293,7 +313,34 @@ static void what_is_no_request_of_the_http_module_has_no_scope(void **state)
 {
     (void)state;
     void *words[WORDS] = {0};
-    assert_null(zkl_scope_open(words));
+    assert_null(zkl_scope_open(words, false));
+}
+
+static void acquisitions_end_with_their_session_of_the_stream_module(void **state)
+{
+    (void)state;
+    uint32_t session = STREAM_SIGNATURE;
+    stream_request.session = &session;
+    zkl_client *client = new_client();
+    zkl_scope *scope = zkl_scope_open(&stream_request, true);
+    assert_non_null(scope);
+    zkl_handle *acquisition = new_acquisition(client);
+    zkl_scope_add(scope, acquisition);
+    int32_t seen;
+    assert_true(zkl_scope_context(scope, &seen));
+    cleanup *entry = stream_request.cleanups;
+    assert_null(entry->next);
+    entry->handler(entry->data);
+    free(entry);
+    await_end(client, acquisition);
+    is_cancelled(acquisition);
+    assert_false(zkl_scope_context(scope, &seen));
+    zkl_handle_release(acquisition);
+    zkl_scope_release(scope);
+    close_client(client);
+
+    session = SIGNATURE;
+    assert_null(zkl_scope_open(&stream_request, true));
 }
 
 int main(void)
@@ -305,6 +352,7 @@ int main(void)
         cmocka_unit_test(acquisitions_end_with_their_request),
         cmocka_unit_test(the_context_is_the_requests_until_it_ends),
         cmocka_unit_test(what_is_no_request_of_the_http_module_has_no_scope),
+        cmocka_unit_test(acquisitions_end_with_their_session_of_the_stream_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

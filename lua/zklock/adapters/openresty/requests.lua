@@ -1,7 +1,7 @@
 --- adapters.openresty.requests: which request, and which coroutine of it, is running; and whether they have ended.
 --
--- For zklock.adapters.openresty and its part holds. A timer handler is a request, too. Over HTTP each request has a *scope*
--- (csrc/client/scope.c), which nginx ends when it frees the request, without any Lua.
+-- For zklock.adapters.openresty and its part holds. A timer handler is a request, too, and so is a session of the stream module.
+-- Each request has a *scope* (csrc/client/scope.c), which nginx ends when it frees the request, without any Lua.
 
 local base = require "resty.core.base"
 local core = require "zklock.core"
@@ -14,10 +14,7 @@ local max = math.max
 local cast, registry_of_lua = ffi.cast, debug.getregistry()
 local get_phase, get_request = ngx.get_phase, base.get_request
 
---- The stream module's requests have no scopes.
-local new_scope = ngx.config.subsystem == "http" and core.scope or function()
-    return nil
-end
+local new_scope, IN_STREAM = core.scope, ngx.config.subsystem == "stream"
 
 local VOID, ADDRESS = ffi.typeof("void *"), ffi.typeof("uintptr_t")
 
@@ -86,9 +83,9 @@ local function number_of_request()
     return ok and connection and connection .. "/" .. (request or "") or nil
 end
 
---- Returns the running request by its ngx.ctx, where there are no scopes, as in the stream module. Internal redirects are not
--- noticed there: a lock that was acquired before the redirect ends with the request. A request that has assigned its ngx.ctx is
--- recognised by its number. Without a number such a request looks like a new request, so that its earlier locks end.
+--- Returns the running request by its ngx.ctx, where there are no scopes. Internal redirects are not noticed there: a lock that was
+-- acquired before the redirect ends with the request. A request that has assigned its ngx.ctx is recognised by its number. Without
+-- a number such a request looks like a new request, so that its earlier locks end.
 local function marked_request(ctx, address)
     if not ctx[MARK] then
         local context, number = context_of(ctx), number_of_request()
@@ -117,7 +114,7 @@ function running.request()
     end
     -- This creates ngx.ctx if there was none yet, and with it the scope's context.
     local ctx = ngx.ctx
-    local scope, context = new_scope(address)
+    local scope, context = new_scope(address, IN_STREAM)
     if not scope then
         return marked_request(ctx, address)
     end
@@ -126,8 +123,8 @@ end
 
 -- Coroutines ----------------------------------------------------------------------------------------------------------
 
---- nginx's table of all coroutines that it may resume: an array, with numbers in free places. Coroutines that the program has
--- made by coroutine.create are not in it.
+--- nginx's table of all coroutines that it may resume, by their places. A free place has a number, or nil, so that the length of
+-- the table means nothing. Coroutines that the program has made by coroutine.create are not in it.
 local threads
 
 local function find_threads()
@@ -147,8 +144,8 @@ end
 --- The index of a living coroutine in `threads`, or false.
 function running.place_of(thread)
     threads = threads or find_threads()
-    for place = 1, threads and #threads or 0 do
-        if threads[place] == thread then
+    for place, other in pairs(threads or {}) do
+        if other == thread then
             return place
         end
     end

@@ -1,6 +1,6 @@
 --- A relay before a device that serves only one connection at a time, such as a console or a measuring instrument. Any number of
--- machines may run this relay: whoever connects to one of them has the device alone in the whole fleet. For nginx's stream module,
--- see nginx.conf.
+-- machines may run this relay: a client that is let through has the device alone in the whole fleet. For nginx's stream module; see
+-- nginx.conf.
 --
 -- The lock begins with the session and ends with it, however the session ends. If it is lost, the relay ends the session: both
 -- directions check it before they pass on what they have read, and at least once a second.

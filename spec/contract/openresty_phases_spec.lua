@@ -56,10 +56,11 @@ describe("inside nginx #nginx", function()
                 ssl_certificate DIR/cert;
                 ssl_certificate_key DIR/key;
                 ssl_certificate_by_lua_block { PROBE("ssl_cert") }
+                server_rewrite_by_lua_block { PROBE("server_rewrite") }
                 location / { return 200 "encrypted"; }
             }
         ]]):gsub("PROBE", probe):gsub("DIR", directory) })
-        local waiting = { "rewrite", "access", "content", "timer", "ssl_cert" }
+        local waiting = { "server_rewrite", "rewrite", "access", "content", "timer", "ssl_cert" }
         local others = { "set", "header_filter", "body_filter", "log", "balancer" }
         for _, phase in ipairs(others) do
             fixture.join(server.path .. "-" .. phase) -- a free lock may be granted before the call has to wait

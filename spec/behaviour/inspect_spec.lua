@@ -101,6 +101,21 @@ describe("inspect.lock", function()
         assert.same({ true, false }, pick(state.contenders, "holder"))
     end)
 
+    it("takes the permits of the head of the queue for held as soon as they fit", function()
+        local path, client = fixture.path(), fixture.steady_client()
+        fixture.observer():create_all(path .. "/leases")
+        assert(fixture.observer():set(path .. "/leases", "2"))
+        local theirs = join(path .. "/leases", "_c_" .. UUID:gsub("0", "1") .. "-lease-", "theirs")
+        local block = "_c_" .. UUID:sub(1, -4)
+        join(path .. "/locks", block .. "000-lock-", "head")
+        for index = 1, 2 do
+            join(path .. "/leases", ("%s%03x-lease-"):format(block, index), "head")
+        end
+        assert.equal(1, look(client, path).holders)
+        fixture.observer():delete(theirs)
+        assert.equal(2, look(client, path).holders) -- the head has not left the queue yet
+    end)
+
     it("believes no limit and no count that a lock cannot have", function()
         local client, huge = fixture.steady_client(), ("9"):rep(30)
         for _, limit in ipairs { "0", "2147483648", huge, ("9"):rep(400) } do

@@ -136,12 +136,13 @@ end
 
 --- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and
 -- then waits until others are released. Its permits are those of its acquisition, and those beyond the limit: Curator takes one at
--- a time.
+-- a time. If there are no more permits than the limit, the head has them, and is leaving the queue.
 -- @tparam table permits
 -- @tparam table line
 -- @tparam number|nil limit
 function queue.stand_semaphore(permits, line, limit)
-    local head = line[1] and acquisition_of(line[1])
+    local waits = not limit or #permits > limit
+    local head = waits and line[1] and acquisition_of(line[1])
     for index, permit in ipairs(permits) do
         local pending = head and acquisition_of(permit) == head
         permit.holder = not pending and (not limit or index <= limit)

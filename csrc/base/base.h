@@ -17,6 +17,11 @@
 #error "zklock needs the ZooKeeper C client 3.7 or later; this one is older than 3.6"
 #endif
 
+/*
+ * 3.5 and 3.6 lack this function. So that the module can be loaded with such a library, and say so (luaopen_zklock_core).
+ */
+#pragma weak zoo_set_servers_resolution_delay
+
 /* --- instants ------------------------------------------------------------------------------------------------------ */
 
 /* Instants and durations are nanoseconds. */

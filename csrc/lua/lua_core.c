@@ -205,10 +205,22 @@ static void pin(void)
     }
 }
 
+/* Raises an error if the C client that was found at run time is too old. */
+static void check_client_library(lua_State *L)
+{
+    if (zoo_set_servers_resolution_delay == NULL) {
+        Dl_info info = {0};
+        dladdr((void *)(uintptr_t)zookeeper_init2, &info);
+        luaL_error(L, "zklock needs the ZooKeeper C client 3.7 or later; %s is older",
+                   info.dli_fname != NULL ? info.dli_fname : "libzookeeper_st");
+    }
+}
+
 LUA_PUBLIC int luaopen_zklock_core(lua_State *L);
 
 LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
 {
+    check_client_library(L);
     pin();
     int types = lua_gettop(L) + 1;
     for (int type = CLIENT_TYPE; type <= LAST_TYPE; type++) {

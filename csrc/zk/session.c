@@ -410,7 +410,7 @@ static void note_problem(zkl_session *session, int rc, int error)
 }
 
 /*
- * Notices a connection that the handle lost without reporting it: a failed send closes the socket and calls no
+ * Notices a connection that the handle lost without reporting it: since 3.8 a failed send closes the socket and calls no
  * callback. Unlike handle_error, such a send (nonblocking_send) also keeps the requests that wait for an answer, and
  * those not sent yet, for the next connection. There the rest of a partly sent request goes first, without its
  * beginning, and the server takes data for a request. So the next connection must disconnect before it is used. When

@@ -9,7 +9,8 @@
  *   conformance_simulated --programs FIRST COUNT, conformance_real --programs FIRST COUNT
  *                                                random programs (programs.c): both have to print the same
  *
- * The simulated server behaves as one of the version ZKLOCK_SIMULATED_VERSION (3.8.0).
+ * The simulated server behaves as one of the version ZKLOCK_SIMULATED_VERSION (3.8.0), and the C client as that of the version
+ * ZKLOCK_SIMULATED_CLIENT (3.8.0).
  *
  * One line a case; the last line is `N passed, N failed`, and the exit status says the same.
  */
@@ -21,6 +22,7 @@
 #include <string.h>
 
 #include "cases.h"
+#include "versions.h"
 
 zhandle_t *handles[WORLD_CLIENTS];
 
@@ -37,12 +39,14 @@ static kept_answer *kept;
 
 /* ---- versions ---- */
 
-bool exists_needs_read(const char *version)
+bool server_has(const char *feature)
 {
-    char *end = NULL;
-    long minor = strncmp(version, "3.", 2) == 0 ? strtol(version + 2, &end, 10) : 0;
-    long patch = end != NULL && *end == '.' ? strtol(end + 1, NULL, 10) : 0;
-    return minor > 9 || (minor == 9 && patch >= 2) || (minor == 8 && patch >= 4);
+    return version_has(world_server_version(), feature);
+}
+
+bool client_has(const char *feature)
+{
+    return version_has(world_client_version(), feature);
 }
 
 /* ---- checks ---- */

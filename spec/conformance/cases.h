@@ -58,6 +58,10 @@ void open_client(int client);
 void open_handle(int client, const char *chroot, int timeout_ms, const clientid_t *session);
 void close_client(int client);
 
+/* Whether this world's server, or its C client, has a feature of spec/support/versions.c. */
+bool server_has(const char *feature);
+bool client_has(const char *feature);
+
 /* Turns the loops until the condition holds. The case fails if that takes too long. */
 typedef bool (*condition)(const void *context);
 void run_until_at(condition holds, const void *context, const char *file, int line, const char *what);

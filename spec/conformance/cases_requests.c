@@ -350,7 +350,7 @@ static void forbidden(void)
     world_forbid("/d", ZOO_PERM_READ | ZOO_PERM_WRITE | ZOO_PERM_CREATE | ZOO_PERM_DELETE);
     CHECK_NUMBER(RESULT(ask_get(0, "/d", NULL)), ZNOAUTH);
     CHECK_NUMBER(RESULT(ask_list(0, "/d", NULL)), ZNOAUTH);
-    CHECK_NUMBER(RESULT(ask_exists(0, "/d", NULL)), world_exists_needs_read() ? ZNOAUTH : ZOK);
+    CHECK_NUMBER(RESULT(ask_exists(0, "/d", NULL)), server_has("exists_needs_read") ? ZNOAUTH : ZOK);
     CHECK_NUMBER(RESULT(ask_sync(0, "/d")), ZOK);
     CHECK_NUMBER(RESULT(ask_set(0, "/d", "y", -1)), ZNOAUTH);
     CHECK_NUMBER(RESULT(ask_set(0, "/d", "y", 7)), ZNOAUTH);

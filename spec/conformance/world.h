@@ -25,9 +25,9 @@
 /* Tells the two worlds apart, for known differences. */
 extern const bool world_is_real;
 
-/* Whether `exists` needs the permission READ in this world, and in servers of a version such as "3.8.0" (cases.c). */
-bool world_exists_needs_read(void);
-bool exists_needs_read(const char *version);
+/* The versions of the server and of the C client. */
+const char *world_server_version(void);
+const char *world_client_version(void);
 
 /* To be called once, before and after all cases; false: it could not be started. */
 bool world_start(void);

@@ -58,13 +58,19 @@ static void ask_server(const char *word, char *text, size_t size)
     text[used] = '\0';
 }
 
-bool world_exists_needs_read(void)
+const char *world_server_version(void)
 {
-    char text[4096], version[64];
+    static char version[64];
+    char text[4096];
     ask_server("srvr", text, sizeof(text));
     if (sscanf(text, "Zookeeper version: %63s", version) != 1)
         die("srvr has no version");
-    return exists_needs_read(version);
+    return version;
+}
+
+const char *world_client_version(void)
+{
+    return ZOO_VERSION;
 }
 
 /* ---- proxies ---- */

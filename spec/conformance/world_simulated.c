@@ -11,10 +11,14 @@ const bool world_is_real = false;
 static bool requests_held[WORLD_CLIENTS], replies_held[WORLD_CLIENTS];
 static int said[WORLD_CLIENTS], reads[WORLD_CLIENTS];
 
-bool world_exists_needs_read(void)
+const char *world_server_version(void)
 {
-    const char *version = getenv("ZKLOCK_SIMULATED_VERSION");
-    return version != NULL && exists_needs_read(version);
+    return sim_server_version();
+}
+
+const char *world_client_version(void)
+{
+    return sim_client_version();
 }
 
 bool world_start(void)
@@ -42,9 +46,7 @@ void world_begin(uint64_t seed)
                            .delay = SIM_MILLISECOND,
                            .containers = true,
                            .auth_lasts = true,
-                           .own_nodes = true,
-                           .exists_needs_read = world_exists_needs_read(),
-                           .events_need_read = true};
+                           .own_nodes = true};
     sim_begin(&options, NULL);
     for (int i = 0; i < WORLD_CLIENTS; i++) {
         requests_held[i] = replies_held[i] = false;

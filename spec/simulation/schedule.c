@@ -384,6 +384,8 @@ static sim_options choose_world(uint64_t seed, bool trace)
                            .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND * (slow ? 3 : 1),
                            .containers = (bits >> 24) % 8 != 0,
                            .auth_fails = (bits >> 32) % 150 == 0,
+                           .server_version = (bits >> 56) % 2 == 0 ? "3.9.6" : NULL,
+                           .client_version = (bits >> 58) % 4 == 0 ? "3.7.2" : NULL,
                            .trace = trace,
                            .untraced = untraced};
     return options;

@@ -7,7 +7,7 @@
  *   requests fail in order. Requests that are submitted inside those completions wait for the next connection (C:1979-2020).
  * - A send that fails inside zoo_a* returns ZOK and closes the socket, without any callback. The state reads NOTCONNECTED.
  *   Completions stay. Requests that were not sent go out on the next connection, whose first reply may then match no completion
- *   (C:3971, C:3480).
+ *   (C:3971, C:3480). Before 3.8.0 the state stays CONNECTED, until the next turn fails to send the rest.
  * - Watchers are called once, and are deduplicated by (function, context) on a path. They are called for all session events
  *   without being used up.
  * - last_zxid advances with replies, not with events (C:3493).
@@ -395,7 +395,7 @@ static int flush(zhandle_t *zh)
 
 void sim_send_now(zhandle_t *zh)
 {
-    if (flush(zh) != ZOK && zh->connection != NULL) {
+    if (flush(zh) != ZOK && zh->connection != NULL && sim.failed_send_closes) {
         sim_trace("client %d: a send failed, silently", zh->caller);
         close_socket(zh);
         zh->state = ZOO_NOTCONNECTED_STATE;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "sim_internal.h"
+#include "versions.h"
 
 sim_state sim;
 
@@ -372,6 +373,33 @@ sim_statistics sim_stats(void)
 
 /* ---- the world ---- */
 
+static const char *version_in(const char *variable)
+{
+    const char *version = getenv(variable);
+    return version != NULL && version[0] != '\0' ? version : "3.8.0";
+}
+
+static void choose_versions(void)
+{
+    if (sim.options.server_version == NULL)
+        sim.options.server_version = version_in("ZKLOCK_SIMULATED_VERSION");
+    if (sim.options.client_version == NULL)
+        sim.options.client_version = version_in("ZKLOCK_SIMULATED_CLIENT");
+    sim.exists_needs_read = version_has(sim.options.server_version, "exists_needs_read");
+    sim.events_need_read = version_has(sim.options.server_version, "events_need_read");
+    sim.failed_send_closes = version_has(sim.options.client_version, "failed_send_closes");
+}
+
+const char *sim_server_version(void)
+{
+    return sim.options.server_version;
+}
+
+const char *sim_client_version(void)
+{
+    return sim.options.client_version;
+}
+
 void sim_begin(const sim_options *options, const sim_hooks *hooks)
 {
     memset(&sim, 0, sizeof(sim));
@@ -382,6 +410,7 @@ void sim_begin(const sim_options *options, const sim_hooks *hooks)
         sim.options.delay = SIM_MILLISECOND;
     if (sim.options.tick_ms <= 0)
         sim.options.tick_ms = sim.options.min_session_timeout_ms / 2;
+    choose_versions();
     event_count = 0;
     event_order = 0;
     trace_hash = UINT64_C(14695981039346656037);

@@ -674,7 +674,7 @@ static void execute_read(server *at, sim_request *request)
     case SIM_EXISTS:
         if (node == NULL) {
             reply.err = ZNONODE;
-        } else if (sim_hidden(node) || (sim.options.exists_needs_read && !sim_permits(node, ZOO_PERM_READ, request))) {
+        } else if (sim_hidden(node) || (sim.exists_needs_read && !sim_permits(node, ZOO_PERM_READ, request))) {
             reply.err = ZNOAUTH;
             break;
         } else {

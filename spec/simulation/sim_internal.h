@@ -431,6 +431,7 @@ uint64_t sim_handles_hash(void);
 
 typedef struct {
     sim_options options;
+    bool exists_needs_read, events_need_read, failed_send_closes; /* see spec/support/versions.c */
     sim_hooks hooks;
     int64_t now;
     int caller;

@@ -117,6 +117,11 @@ void *data_of(int caller)
 
 void begin_test(const char *name, int servers)
 {
+    begin_test_of_client(name, servers, NULL);
+}
+
+void begin_test_of_client(const char *name, int servers, const char *version)
+{
     test_name = name;
     sim_options options = {.seed = 7,
                            .servers = servers,
@@ -124,7 +129,8 @@ void begin_test(const char *name, int servers)
                            .max_session_timeout_ms = 4000,
                            .tick_ms = 1000,
                            .delay = SIM_MILLISECOND,
-                           .containers = true};
+                           .containers = true,
+                           .client_version = version};
     sim_begin(&options, NULL);
     memset(story, 0, sizeof(story));
     memset(handles, 0, sizeof(handles));

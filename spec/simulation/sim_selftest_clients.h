@@ -34,6 +34,8 @@ extern char contents[SIM_MAX_CALLERS][32];
 
 /* Begins a world with so many servers, and waits until they have a leader. `name` is the test's. */
 void begin_test(const char *name, int servers);
+/* The same with a version of the C client. */
+void begin_test_of_client(const char *name, int servers, const char *version);
 /* The same with a link to server 0, and client 0 behind it. Returns the link. */
 int begin_link(const char *name, int servers);
 /* Closes all handles, and ends the world. */

@@ -212,7 +212,7 @@ static void test_late_create(void)
 
 static void test_silent_send_failure(void)
 {
-    begin_test("a failed send tells nobody", 1);
+    begin_test_of_client("a failed send tells nobody", 1, "3.8.0");
     open_handle(0);
     run_for(SIM_SECOND);
     create_at(0, "/d", ZOO_PERSISTENT);
@@ -227,6 +227,25 @@ static void test_silent_send_failure(void)
     /* The list went out on the old connection, the create on the new one. The create's reply matches no request. */
     CHECK(strncmp(story[0], "S3 S1 l-2:-1 s-2 ", 17) == 0);
     CHECK(sim_exists("/d/a"));
+    end_test();
+}
+
+static void test_late_send_failure(void)
+{
+    begin_test_of_client("before 3.8.0 the turn after a failed send loses the connection", 1, "3.7.2");
+    open_handle(0);
+    run_for(SIM_SECOND);
+    create_at(0, "/d", ZOO_PERSISTENT);
+    run_for(SIM_SECOND);
+    forget_story();
+    list_at(0, "/d");
+    sim_fail_next_send(0);
+    create_at(0, "/d/a", ZOO_PERSISTENT);
+    CHECK(zoo_state(handles[0]) == ZOO_CONNECTED_STATE);
+    CHECK(story[0][0] == '\0');
+    run_for(2 * SIM_SECOND);
+    CHECK(strcmp(story[0], "S1 l-4:-1 s-4 S3 ") == 0);
+    CHECK(!sim_exists("/d/a"));
     end_test();
 }
 
@@ -304,6 +323,7 @@ void sim_selftest_faults(void)
     test_lost_reply();
     test_late_create();
     test_silent_send_failure();
+    test_late_send_failure();
     test_requests_from_failing_completions();
     test_elections();
 }

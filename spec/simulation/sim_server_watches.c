@@ -113,7 +113,7 @@ void sim_watch_fire(sim_watch_table *table, int path, const sim_acl *acl, int ty
                 table->watches[kept++] = *other;
         }
         table->count = kept;
-        if (!sim.options.events_need_read || sim_acl_permits(acl, ZOO_PERM_READ, connection->identities))
+        if (!sim.events_need_read || sim_acl_permits(acl, ZOO_PERM_READ, connection->identities))
             send_event(table, connection, path, type);
     }
 }

@@ -52,9 +52,11 @@ typedef struct {
     bool auth_fails;   /* every credential (zoo_add_auth) is refused */
     bool auth_lasts;   /* no server refuses a credential that another server has accepted */
     bool own_nodes;    /* the servers have their own nodes below /zookeeper */
-    bool exists_needs_read; /* exists requires READ permission, as in servers since 3.8.4 and 3.9.2 */
-    bool
-        events_need_read; /* an event of a node is not sent to a watcher that may not read it; since the same releases */
+    /*
+     * As which releases the servers and the C client behave (spec/support/versions.c). NULL: as ZKLOCK_SIMULATED_VERSION and
+     * ZKLOCK_SIMULATED_CLIENT in the environment say, or else as 3.8.0.
+     */
+    const char *server_version, *client_version;
     /* a single server executes the requests of all clients in the order of arrival, as real servers do */
     bool in_order;
     bool trace;    /* print the trace to stdout */
@@ -130,6 +132,9 @@ typedef void (*sim_event_fn)(void *context, int64_t argument);
  * memory of the world.
  */
 void sim_begin(const sim_options *options, const sim_hooks *hooks);
+/* As which releases the servers and the C client of this world behave. */
+const char *sim_server_version(void);
+const char *sim_client_version(void);
 void sim_end(void);
 
 /*

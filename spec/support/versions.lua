@@ -1,19 +1,14 @@
---- support.versions: what specs have to know of the differences between versions of ZooKeeper's servers. The cases of
--- spec/conformance have a table of their own (cases.c).
+--- support.versions: how ZooKeeper's servers differ by version. versions.c has the table, which the simulation uses, too.
 
 local versions = {}
 
 --- For each feature: the first releases that have it, one for each series in which some releases lack it.
-local FEATURES = {
-    -- `exists` needs the permission READ.
-    exists_needs_read = { "3.8.4", "3.9.2" },
-    -- A snapshot has the ACL of each node (ZOOKEEPER-4846).
-    keeps_acls = { "3.8.5", "3.9.4" },
-    -- The option enforceQuota, and the answer "quota exceeded".
-    quotas = { "3.7.0" },
-    -- mntr tells zk_throttled_ops.
-    throttled_ops = { "3.6.0" }
-}
+local FEATURES = {}
+local table_file = assert(io.open((debug.getinfo(1, "S").source:gsub("^@(.*)lua$", "%1c"))))
+for name, releases in table_file:read "*a":gmatch '\n    {"([%w_]+)", "([%d. ]+)"}' do
+    FEATURES[name] = releases
+end
+table_file:close()
 
 --- Returns a version as a number, and the number of its series.
 local function number_of(version)
@@ -26,7 +21,7 @@ end
 function versions.has(version, feature)
     local number, series = number_of(version)
     local has = false
-    for _, first in ipairs(assert(FEATURES[feature], feature)) do
+    for first in assert(FEATURES[feature], feature):gmatch "%S+" do
         local first_number, first_series = number_of(first)
         if series == first_series then
             return number >= first_number

@@ -83,9 +83,9 @@ static void look_for_containers(void *context, int64_t interval)
 }
 
 /*
- * world.begin { seed =, servers =, tick =, reap =, zxid =, exists_needs_read = } begins a world with 1 or 3 servers that serve.
+ * world.begin { seed =, servers =, tick =, reap =, zxid = } begins a world with 1 or 3 servers that serve, and returns their version.
  * `tick` and `reap` are in milliseconds; `reap` is the interval at which servers look for empty containers. `zxid` is the last
- * transaction that a single server has executed at the beginning, in hexadecimal digits. `exists_needs_read`: see sim_options.
+ * transaction that a single server has executed at the beginning, in hexadecimal digits.
  *
  * All messages take the same time, so messages on two connections arrive in the order in which they were sent. For a
  * program this looks like one machine. When a client has closed, its server knows it before another client's next
@@ -101,9 +101,6 @@ static int world_begin(lua_State *L)
     lua_getfield(L, 1, "zxid");
     int64_t zxid = (int64_t)strtoull(luaL_optstring(L, -1, "0"), NULL, 16);
     lua_pop(L, 1);
-    lua_getfield(L, 1, "exists_needs_read");
-    bool exists_needs_read = lua_toboolean(L, -1);
-    lua_pop(L, 1);
     world.options = (sim_options){.seed = (uint64_t)integer_field(L, "seed", 1),
                                   .servers = integer_field(L, "servers", 1),
                                   .tick_ms = tick,
@@ -114,8 +111,6 @@ static int world_begin(lua_State *L)
                                   .named = true,
                                   .auth_lasts = true,
                                   .own_nodes = true,
-                                  .exists_needs_read = exists_needs_read,
-                                  .events_need_read = true,
                                   .last_zxid = zxid,
                                   .even = true,
                                   .in_order = true,
@@ -132,7 +127,8 @@ static int world_begin(lua_State *L)
     machine_begin();
     world.open = true;
     world.generation++;
-    return 0;
+    lua_pushstring(L, sim_server_version());
+    return 1;
 }
 
 /* world.finish(): ends the world after the threads of all clients have ended, which takes up to a simulated minute */

@@ -3,8 +3,6 @@
 -- It has all that the twins keep from one call to the next: `seed`, `options`, `servers`, `clients` and `observers`. virtual.helper
 -- makes this module the same for all spec files.
 
-local versions = require "spec.support.versions"
-
 local function find(name)
     local tried = {}
     for template in package.cpath:gmatch "[^;]+" do
@@ -29,8 +27,8 @@ local world = open()
 --- The module that `require "zklock.core"` would find.
 world.open_core = assert(package.loadlib(file, "luaopen_zklock_core"))
 
---- The version of the simulated servers.
-world.version = (os.getenv "ZKLOCK_SIMULATED_VERSION" or ""):match ".+" or "3.8.0"
+--- The version of the simulated servers of the present or the last world.
+world.version = nil
 
 --- The options of servers if a spec sets no others.
 world.usual = { servers = 1, tick = 500, reap = 3600000 }
@@ -48,8 +46,7 @@ local begin, finish = world.begin, world.finish
 
 --- Does what the function of world.c does.
 function world.begin(options)
-    options.exists_needs_read = versions.has(world.version, "exists_needs_read")
-    begin(options)
+    world.version = begin(options)
     world.options = options
 end
 

@@ -344,6 +344,8 @@ static void set_up_world(uint64_t seed, bool trace)
                                 .tick_ms = timeout / 4,
                                 .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND,
                                 .containers = (bits >> 24) % 8 != 0,
+                                .server_version = (bits >> 56) % 2 == 0 ? "3.9.6" : NULL,
+                                .client_version = (bits >> 58) % 4 == 0 ? "3.7.2" : NULL,
                                 .trace = trace};
     run.seed = seed;
     run.timeout = timeout * SIM_MILLISECOND;

@@ -129,6 +129,7 @@ sort_out() {
         contracts+=("${documentation[@]}")
         ;;
     spec/virtual/*) behaviour=yes ;;
+    spec/support/versions.[ch]) engine=yes simulator=yes programs=yes conformance=yes behaviour=yes ;;
     spec/support/first_time.c | spec/support/wall_clock.c) specs_with "$name" ;;
     tools/locale.sh | spec/support/locale.lua)
         behaviours+=(spec/behaviour/multi_order_spec.lua spec/behaviour/token_spec.lua)

@@ -9,7 +9,8 @@
 # apt fetches the packages, and checks them by Debian's keys (package debian-archive-keyring). It keeps its lists there, too, and nothing
 # of the system is changed. A release that is there is not fetched again: remove build/servers for newer ones.
 #
-# Usage: tools/servers.sh [SUITE…]     SUITE: trixie testing (all). Prints "SUITE VERSION" for each.
+# Usage: tools/servers.sh [SUITE…]     SUITE: trixie testing (all). Prints "SUITE VERSION" for each. Exits with 3 if it cannot fetch them:
+#                                      the last line says why.
 #
 # DEBIAN_MIRROR: the archive (http://deb.debian.org/debian)
 
@@ -32,7 +33,7 @@ jars=(
 
 fail() {
     echo "tools/servers.sh: $*" >&2
-    exit 1
+    exit 3
 }
 
 # fetch SUITE DIRECTORY: unpacks the packages.

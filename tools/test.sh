@@ -103,16 +103,14 @@ merge_builds() {
 suites_virtual() {
     suite "behaviour in virtual time: lua5.4, under ASan and UBSan" busted "$ample" 'nice -n 5 tools/specs.sh virtual-asan'
     virtual luajit 3.9.6
-    local lua
-    for lua in lua5.1 $newest; do
-        virtual "$lua"
-    done
+    virtual lua5.1 3.7.2
+    [ -z "$newest" ] || virtual "$newest"
 }
 
-# virtual LUA [VERSION]: with simulated servers of this version.
+# virtual LUA [VERSION]: with simulated servers, and a simulated C client, of this version.
 virtual() {
-    suite "behaviour in virtual time: $1${2:+, servers of $2}" busted "$ample" \
-        "ZKLOCK_SIMULATED_VERSION=${2:-} nice -n 5 tools/specs.sh virtual --lua $1"
+    suite "behaviour in virtual time: $1${2:+, ZooKeeper $2}" busted "$ample" \
+        "ZKLOCK_SIMULATED_VERSION=${2:-} ZKLOCK_SIMULATED_CLIENT=${2:-} nice -n 5 tools/specs.sh virtual --lua $1"
 }
 
 # contract NAME [LUA]: the file of that name, or the files of a family, whose names begin with it. A family runs on one server.
@@ -138,7 +136,22 @@ on_one_server() {
     tools/zookeeper run --java-option -Dznode.container.checkIntervalMs=3600000 -- "$@"
 }
 
-export -f on_one_server
+# on_newest_server COMMAND…: on the server of Debian's testing, where it can be fetched.
+on_newest_server() {
+    local found status
+    found=$(tools/servers.sh testing 2>&1)
+    status=$?
+    if [ $status = 3 ]; then
+        left_out "the newest server" "${found##*$'\n'}"
+    elif [ $status != 0 ]; then
+        echo "$found"
+        return 1
+    else
+        ZOOKEEPER_CLASSPATH=$PWD/build/servers/testing/server.jar "$@"
+    fi
+}
+
+export -f on_one_server on_newest_server
 
 # The contracts that last longest, and so begin first. Those of the first list are two suites each.
 halved=(openresty command)
@@ -167,6 +180,10 @@ suites_contract() {
     done
     suite "the real client and server behave as the simulation says" ours "$ample" 'build/c/conformance_real'
     suite "random programs are told the same by the simulation and by real servers" status "$ample" 'same_programs 1 50'
+    # What differs by version (spec/support/versions.c); make test-servers has the rest.
+    suite "the newest server behaves as the simulation says" ours "$ample" 'on_newest_server build/c/conformance_real'
+    suite "specs on the newest server" busted "$ample" "on_newest_server on_one_server tools/specs.sh real \
+        spec/contract/security_acl_spec.lua spec/behaviour/semaphore_others_spec.lua spec/behaviour/strange_nodes_spec.lua"
     for lua in lua5.2 lua5.3 $newest; do
         suite "smoke: $lua" status "$ample" "smoke $lua"
     done
@@ -215,6 +232,8 @@ suites_sim() {
     suite "the simulation behaves as the cases say" ours "$ample" 'computing build/c/conformance_simulated'
     suite "the simulation behaves as the cases say, under ASan and UBSan, as servers of 3.9.6" ours "$ample" \
         'ZKLOCK_SIMULATED_VERSION=3.9.6 computing build/c-asan/conformance_simulated --seeds 5'
+    suite "the simulation behaves as the cases say, as ZooKeeper 3.7.2" ours "$ample" \
+        'ZKLOCK_SIMULATED_VERSION=3.7.2 ZKLOCK_SIMULATED_CLIENT=3.7.2 computing build/c/conformance_simulated'
     suite "simulation: single scenes" ours "$ample" 'computing build/c/scenes'
     suite "simulated Lua programs" ours "$ample" 'computing build/c/simulate_lua --seeds 1 250'
     suite "simulated Lua programs never seen before" ours "$ample" 'computing build/c/simulate_lua --fresh 5'

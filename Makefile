@@ -18,7 +18,7 @@ LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 # For bash, zsh and fish, where these look for them.
 COMPLETIONS = bash-completion/completions/zklock zsh/site-functions/_zklock fish/vendor_completions.d/zklock.fish
 
-.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
+.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -83,6 +83,10 @@ test-servers: ## several versions of the ZooKeeper server, without installing th
 test-install: ## the commands of docs/install.md in clean systems of Debian and Ubuntu; ARGS=trixie for one of them
 	@tools/setup.sh package
 	@tools/test-install.sh $(ARGS)
+
+test-systems: ## the suites of `make test` in clean Debian 12, 13, testing and Ubuntu 24.04; ARGS='trixie c' for one of them and a part
+	@tools/setup.sh package
+	@tools/test-systems.sh $(ARGS)
 
 lint: ## formatters, analysers, and warnings of two compilers
 	@tools/setup.sh lint

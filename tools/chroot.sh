@@ -11,12 +11,12 @@ chroots=$PWD/build/chroot
 # run tests only.
 options_for() {
     case $1 in
-    bookworm | trixie) echo --components=main ;;
+    bookworm | trixie | testing) echo --components=main ;;
     jammy | noble)
         printf '%s\n' --components=main,universe --aptopt='Acquire::AllowInsecureRepositories "true"' \
             --aptopt='APT::Get::AllowUnauthenticated "true"'
         ;;
-    *) echo "no such suite: $1 (bookworm, trixie, jammy or noble)" >&2 && return 2 ;;
+    *) echo "no such suite: $1 (bookworm, trixie, testing, jammy or noble)" >&2 && return 2 ;;
     esac
 }
 

@@ -44,13 +44,14 @@ make_chroot() {
     in_chroot "$directory" apt-get -qq update
 }
 
-# in_chroot DIRECTORY COMMAND…: with /proc and /dev in a mount namespace of their own, so that nothing stays mounted.
+# in_chroot DIRECTORY COMMAND…: with /proc and /dev in a mount namespace of their own, so that nothing stays mounted. The root is
+# mounted, too: a process of the system can then make such a namespace itself.
 in_chroot() {
     local directory=$1
     shift
     # shellcheck disable=SC2016 # for the other shell
     unshare --mount --pid --fork --kill-child -- sh -c '
-        directory=$1 && shift &&
+        directory=$1 && shift && mount --bind "$directory" "$directory" &&
             mount -t proc proc "$directory/proc" && mount --rbind /dev "$directory/dev" &&
             exec chroot "$directory" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
                 HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' sh "$directory" "$@" </dev/null

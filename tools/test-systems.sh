@@ -67,6 +67,7 @@ run_group() {
 export -f make_chroot options_for in_chroot set_up run_group
 export work chroots
 
+# shellcheck disable=SC2016 # for dpkg-query
 versions() {
     in_chroot "$work" dpkg-query --show --showformat='${Package} ${Version}\n' libzookeeper-java 'libzookeeper-st2*' \
         'openjdk-*-jre-headless' 'lua5.[1-5]' 'luajit*' nginx libnginx-mod-http-lua openssl gcc 2>/dev/null |

@@ -142,11 +142,16 @@ contract_arguments() {
     esac
 }
 
+# The version of the ZooKeeper server that is installed.
+installed_server() {
+    basename /usr/share/java/zookeeper-[0-9]*.jar .jar | sed 's/^zookeeper-//'
+}
+
 # The same random programs in both worlds of the conformance suite: FIRST COUNT. One result.
 same_programs() {
     local simulated
     simulated=$(mktemp) || return 1
-    computing build/c/conformance_simulated --programs "$@" >"$simulated" &&
+    ZKLOCK_SIMULATED_VERSION=${ZKLOCK_SIMULATED_VERSION:-$(installed_server)} computing build/c/conformance_simulated --programs "$@" >"$simulated" &&
         build/c/conformance_real --programs "$@" | diff "$simulated" - | head -n 60
     local results=("${PIPESTATUS[@]}")
     rm -f "$simulated"
@@ -197,7 +202,7 @@ computing() {
     sanitized nice -n 5 "$@"
 }
 
-export -f left_out same_programs sanitized computing run_unit run_units run_quick_units run_each_unit unit_programs
+export -f left_out installed_server same_programs sanitized computing run_unit run_units run_quick_units run_each_unit unit_programs
 export asan_options ubsan_options tsan_options
 
 # ---- The end -----------------------------------------------------------------------------------------------------------

@@ -46,8 +46,7 @@ wants() {
 find_version() {
     CLASSES='' VERSION=
     if [ "$1" = installed ]; then
-        VERSION=$(basename /usr/share/java/zookeeper-[0-9]*.jar .jar)
-        VERSION=${VERSION#zookeeper-}
+        VERSION=$(installed_server)
         [[ $VERSION =~ ^[0-9.]+$ ]]
     else
         VERSION=$(readlink "build/servers/$1") || return

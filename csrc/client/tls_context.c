@@ -105,8 +105,11 @@ static const char *advice_on_error(int reason, bool certificate)
         return "the two have no version of TLS in common; see the option tls.min_version and the server's "
                "ssl.enabledProtocols";
     case ALERT + ALERT_HANDSHAKE_FAILURE:
-        return "the two have no cipher in common, or the server refuses the client's certificate; see the options "
-               "tls.ciphers and tls.cert_file";
+        return certificate
+                   ? "the two have no cipher in common, or the server refuses the client's certificate; see the "
+                     "options tls.ciphers and tls.cert_file"
+                   : "the two have no cipher in common, or the server wants a certificate of the client; see the "
+                     "options tls.ciphers and tls.cert_file";
     case ALERT + ALERT_CERTIFICATE_REQUIRED:
         return "the server wants a certificate of the client; see the option tls.cert_file";
     default:

@@ -26,12 +26,13 @@ work=$PWD/build/test-systems
 [ "$(id -u)" = 0 ] || { echo "tools/test-systems.sh: a clean system can be made by root only" >&2 && exit 1; }
 # All processes of the tests end with the first of a namespace, which is this script once more.
 if [ $$ != 1 ]; then
-    unshare --pid --fork --kill-child --mount-proc tools/test-systems.sh "$@"
+    unshare --pid --fork --kill-child --mount-proc tools/test-systems.sh "$@" &
+    trap 'kill -KILL $!' INT TERM
+    wait $!
     status=$?
     rm -rf "$work"
     exit $status
 fi
-trap 'exit 130' INT TERM
 
 # shellcheck source=tools/chroot.sh
 . tools/chroot.sh

@@ -15,8 +15,8 @@ local function frame(hex)
     return ("\0"):rep(3) .. string.char(#body) .. body
 end
 
--- Requests a session of 10 s from a server.
-local GREETING = frame("00000000 0000000000000000 00002710 0000000000000000 00000010" .. ("00"):rep(16))
+-- Requests a session of 10 s from a server, and no read-only one: 3.9.1 answers that also to clients that do not mention it.
+local GREETING = frame("00000000 0000000000000000 00002710 0000000000000000 00000010" .. ("00"):rep(16) .. "00")
 
 describe("tools/faultproxy.lua #once", function()
     local server, direct, link, client
@@ -86,7 +86,7 @@ describe("tools/faultproxy.lua #once", function()
         local plain = assert(socket.connect(link.address:match("^(.*):(%d+)$")))
         plain:send(GREETING)
         plain:settimeout(60)
-        assert.equal(40, #assert(plain:receive(40)))
+        assert.equal(41, #assert(plain:receive(41)))
         -- create "/proxied/a" without data, for world:anyone, without flags; then exists "/".
         plain:send(frame("00000001 00000001 0000000a 2f70726f786965642f61 00000000"
             .. "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000000")
@@ -108,7 +108,7 @@ describe("tools/faultproxy.lua #once", function()
         local plain = assert(socket.connect(link.address:match("^(.*):(%d+)$")))
         plain:send(GREETING)
         plain:settimeout(60)
-        assert.equal(40, #assert(plain:receive(40)))
+        assert.equal(41, #assert(plain:receive(41)))
         -- exists "/", then delete "/proxied".
         plain:send(frame("00000001 00000003 00000001 2f 00") .. frame("00000002 00000002 00000008 2f70726f78696564 ffffffff"))
         assert.equal("exists path=/", link:wait_fired())

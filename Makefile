@@ -18,12 +18,12 @@ LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 # For bash, zsh and fish, where these look for them.
 COMPLETIONS = bash-completion/completions/zklock zsh/site-functions/_zklock fish/vendor_completions.d/zklock.fish
 
-.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
+.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
 	@echo
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | \
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | \
 	    while IFS="$$(printf '\t')" read -r name text; do printf '  make %-15s %s\n' "$$name" "$$text"; done
 
 setup: ## install the Debian packages that building and testing need
@@ -87,6 +87,10 @@ test-install: ## the commands of docs/install.md in clean systems of Debian and 
 test-systems: ## the suites of `make test` in clean Debian 12, 13, testing and Ubuntu 24.04; ARGS='trixie c' for one of them and a part
 	@tools/setup.sh package
 	@tools/test-systems.sh $(ARGS)
+
+test-arm64: ## compiled for arm64 and run by qemu-user: C units, specs in virtual time and on real servers; ARGS=units for a part
+	@tools/setup.sh arm64
+	@tools/test-arm64.sh $(ARGS)
 
 lint: ## formatters, analysers, and warnings of two compilers
 	@tools/setup.sh lint

@@ -11,6 +11,7 @@
 #   c                         C unit tests and simulator, as released
 #   c-asan c-tsan c-coverage  the same, instrumented; c-tsan is without the simulator
 #   clang                     everything but the fuzzers by clang; clang-tidy reads it
+#   c-arm64 <lua>-arm64       for arm64, on another machine; tools/arm64.sh runs programs that load or are made of these
 #   fuzz                      the fuzzers, by clang
 #
 # Usage: tools/build.sh VARIANT[:TARGET,…]…     with targets: only those of the variant, and their requirements
@@ -68,6 +69,7 @@ build() {
     asan) options+=(-DZKLOCK_SANITIZE=address -DCMAKE_C_COMPILER=gcc) ;;
     tsan) options+=(-DZKLOCK_SANITIZE=thread) ;;
     coverage) options+=(-DZKLOCK_COVERAGE=ON -DCMAKE_C_COMPILER=gcc) ;;
+    arm64) tools/arm64.sh --sysroot && options+=("-DCMAKE_TOOLCHAIN_FILE=$PWD/tools/arm64.cmake") || return ;;
     *) echo "tools/build.sh: no such variant: $variant" >&2 && return 2 ;;
     esac
 

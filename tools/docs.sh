@@ -47,7 +47,7 @@ step_links() {
         )
         while read -r target; do
             grep -q "^$target:" Makefile || complain "$page: there is no make $target"
-        done < <(grep -o '`make [a-z-]*' "$page" | sed 's/^`make //' | sort -u)
+        done < <(grep -o '`make [a-z0-9-]*' "$page" | sed 's/^`make //' | sort -u)
     done < <(git ls-files --cached --others --exclude-standard '*.md')
     check_pictures
 }

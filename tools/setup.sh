@@ -8,6 +8,7 @@
 #   docs    the site                    demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
 #   browser what drives chromium against the live view, for its tests and pictures
 #   databases   PostgreSQL and MariaDB, for the spec of docs/fencing.md
+#   arm64   the C compiler and the emulator for arm64, to test on another machine
 #   deb     the Debian packages       package the same, and clean systems in which they are installed
 #
 # A name like `a|b` stands for the first of these that the system has, and `a?` for a package without which some tests are left out:
@@ -57,6 +58,7 @@ specs=(
 databases=(postgresql mariadb-server-core mariadb-client-core)
 # npm installs the driver. The pictures show Chinese characters.
 drivers=('chromium?' nodejs npm fonts-wqy-microhei)
+arm64=(cmake ninja-build pkg-config lua-busted gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static mmdebstrap)
 packagers=(debhelper dpkg-dev git lintian)
 rivals=(
     stunnel4 openssl lua-luv valgrind strace gnuplot-nox "${luajit[@]}"
@@ -80,6 +82,7 @@ packages_for() {
     deb) printf '%s\n' "${build[@]}" "${luas[@]}" "${command[@]}" "${packagers[@]}" ;;
     package) packages_for deb && printf '%s\n' luarocks mmdebstrap ;;
     browser) printf '%s\n' "${drivers[@]}" ;;
+    arm64) printf '%s\n' "${arm64[@]}" "${server[@]}" ;;
     databases) printf '%s\n' "${databases[@]}" ;;
     *) echo "tools/setup.sh: no such purpose: $1" >&2 && return 2 ;;
     esac

@@ -8,6 +8,7 @@
 #   real-asan       real servers, the module under those sanitizers, Lua 5.4
 #   nginx-asan      real servers, nginx's workers under those sanitizers, LuaJIT
 #   valgrind        real servers, Lua 5.4 under valgrind
+#   virtual-arm64, real-arm64   the first two with the module and the interpreter for arm64, on another machine
 #
 # Without a file or directory: spec/behaviour in virtual time, all of spec/ otherwise.
 #
@@ -50,7 +51,15 @@ virtual-asan)
     # Fibers change their stacks, which one check of ASan does not support.
     runner+=("${interpreter_options[@]}" "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_stack_use_after_return=0")
     ;;
+virtual-arm64)
+    modules=build/c-arm64/virtual/$lua
+    runner=(tools/arm64.sh)
+    ;;
 real) ;;
+real-arm64)
+    modules=$modules-arm64
+    runner=(tools/arm64.sh)
+    ;;
 real-asan)
     modules=build/5.4-asan
     runner+=(

@@ -22,7 +22,7 @@ static _Atomic int64_t attempts, fail_from, fail_to;
 
 static bool may_succeed(void)
 {
-    if (!atomic_load_explicit(&failing, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&failing, memory_order_acquire)) {
         return true;
     }
     int64_t attempt = atomic_fetch_add(&attempts, 1);

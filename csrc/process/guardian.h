@@ -52,6 +52,9 @@ typedef struct {
     int term_signal;     /* what is sent at term_at; written before the fork */
 } zkl_guard_page;
 
+/* Otherwise the compiler's library would lock them, with a lock in each process. */
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "processes cannot share these types");
+
 /* The wrapper's side. */
 typedef struct {
     zkl_guard_page *page;

@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -50,6 +51,24 @@ REPLACEMENT int clock_gettime(clockid_t clock, struct timespec *time)
     }
     *time = (struct timespec){.tv_sec = now / ZKL_SECOND, .tv_nsec = now % ZKL_SECOND};
     return 0;
+}
+
+static void *nothing(void *argument)
+{
+    return argument;
+}
+
+/* Names are resolved at once: the link's clock does not wait for a thread. */
+int __real_zkl_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+int __wrap_zkl_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+
+int __wrap_zkl_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    int error = __real_zkl_thread_start(thread, nothing, NULL);
+    if (error == 0) {
+        run(argument);
+    }
+    return error;
 }
 
 /* In place of the C library's. It knows zk.example., as if from DNS, and localhost, which a system may have for IPv6 only. */

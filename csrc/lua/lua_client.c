@@ -215,11 +215,11 @@ static int client_acquire(lua_State *L)
     luaL_argcheck(L, writer == NULL || zkl_handle_client(writer) == client, 7, "an acquisition of another client");
     zkl_handle **box = push_handle_box(L, ACQUISITION_TYPE);
     lua_pushvalue(L, -1);
-    lua_setfield(L, 3, "acquisition");
+    lua_setfield(L, 3, "_acquisition");
     int results = fill_handle_box(L, box, zkl_client_acquire(client, &request, writer, block_for));
     if (*box == NULL) {
         lua_pushnil(L);
-        lua_setfield(L, 3, "acquisition");
+        lua_setfield(L, 3, "_acquisition");
         return results;
     }
     lua_pushboolean(L, zkl_handle_held(*box));

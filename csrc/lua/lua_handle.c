@@ -295,28 +295,26 @@ static void unregister(lua_State *L, uint64_t id)
         lua_rawset(L, 5);
     }
     if (lua_istable(L, 4)) {
-        lua_getfield(L, 4, "_hold");
-        if (lua_toboolean(L, 3) && lua_istable(L, -1)) {
+        lua_pushboolean(L, 1);
+        lua_setfield(L, 4, "_over");
+        if (lua_toboolean(L, 3)) {
             lua_pushboolean(L, 1);
-            lua_setfield(L, -2, "released");
+            lua_setfield(L, 4, "_released");
         }
-        lua_pushboolean(L, 0);
-        lua_setfield(L, 4, "_hold");
     }
 }
 
 /*
- * acquisition:release(seconds, if_held, lock, observers) -> whether it is settled and there is nothing to report
+ * acquisition:release(seconds, if_held, hold, observers) -> whether it is settled and there is nothing to report
  *   (zkl_handle_released), whether there are notifications for client:next
  *
  * Ends an acquisition in any phase. The call may block for up to `seconds` (default 0) until the acquisition is
  * finished; see zkl_client_wait. If `if_held` is true and the acquisition is not held at this instant, nothing happens,
  * and the result is nil.
  *
- * `lock` is the object that holds by the acquisition. Its field `_hold` becomes false; if `if_held` is true, that
- * hold's field `released` becomes true. `observers` is a table with the acquisition's id as a key, which is removed; it
- * may be nil. All of that is one step: a debug hook, which may raise an error at any instruction of the VM, finds the
- * lock either held and noted, or neither.
+ * The field `_over` of `hold` becomes true, and, if `if_held` is true, its field `_released`. `hold` may be nil, and so
+ * may `observers`, a table from which the acquisition's id is removed. All of that is one step: a debug hook, which may
+ * raise an error at any instruction of the VM, finds the lock either held and noted, or neither.
  */
 static int acquisition_release(lua_State *L)
 {

@@ -57,16 +57,16 @@
 --                       query each other's holds. When a coroutine ends while it holds, the hold belongs to its owner.
 --                       A hold without `keep` lasts as long as its owner, also if nothing else refers to the lock.
 --     adapter.bind(hold)
---                       optional: the running coroutine has asked for a lock, by `hold.acquisition`. The adapter may end this
---                       acquisition together with whatever runs; it may use the field `hold.owner` for this.
---                       `hold.acquirer.weak` has weak references to the coroutine, `thread`, and to what adapter.owner()
---                       has returned, `owner`. With bind the client's pump is attended to while any lock is held.
+--                       optional: the running coroutine has asked for a lock, by `hold._acquisition`. The adapter may end this
+--                       acquisition together with whatever runs. `hold._caller` has weak references to the coroutine,
+--                       `thread`, and to what adapter.owner() has returned, `owner`. With bind the client's pump is
+--                       attended to while any lock is held.
 --
 --     adapter.keep(hold)
 --                       optional: the lock was acquired with `keep = true`: the adapter must not end its acquisition.
 --     adapter.enclose(hold)
 --                       optional: with_lock, called by the running coroutine, holds the lock from now on. While it does,
---                       `hold.within` is not false.
+--                       `hold._within` is not false.
 --
 -- If an adapter learns that a waiter's coroutine was killed, it calls zklock.wait's abandon(client, waiter), which gives up
 -- what the waiter waited for. Without this call that happens when the waiter is collected. The adapter need not report Lua

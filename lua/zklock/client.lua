@@ -11,7 +11,7 @@
 
 local cluster_mutex = require "zklock.cluster_mutex"
 local core = require "zklock.core"
-local held_acquisition = require("zklock.hold").held_acquisition
+local Hold = require "zklock.hold"
 local Latch = require "zklock.latch"
 local Leader = require "zklock.leader"
 local Lock = require "zklock.lock"
@@ -54,8 +54,8 @@ function Client.new(handle, servers, adapter, settings)
         _adapter = adapter,
         _registry = wait.new_registry(),
         _protect = protect.by(adapter),
-        -- lock -> its acquisition under way; of a multi: its run -> the run
-        _attempts = setmetatable({}, { __mode = "kv" }),
+        -- the set of the holds that are asked for, and of the runs of multis
+        _attempts = setmetatable({}, { __mode = "k" }),
         _identity = settings.identity,
         _acl = settings.acl,
         _has_auth = settings.auth ~= nil or (settings.tls or {}).cert_file ~= nil,
@@ -200,7 +200,7 @@ end
 function Client:_leases()
     local leases = {}
     for _, observer in pairs(self._registry.observers) do
-        local acquisition = observer._hold and held_acquisition(observer)
+        local acquisition = Hold.is_hold(observer) and Hold.held_acquisition(observer)
         local path = acquisition and acquisition:node()
         if path then
             leases[path] = acquisition:remaining()

@@ -3,11 +3,11 @@
 -- Both methods that wait are acquisitions on the C side (csrc/lock/kind_latch.c has the nodes and the races). Nothing is held
 -- afterwards: an open latch stays open, whatever becomes of the session that has seen it.
 
+local caller = require "zklock.caller"
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
-local Owner = require "zklock.owner"
 local short = require("zklock.ui.text").short
 local wait = require "zklock.wait"
 
@@ -49,7 +49,7 @@ local function spec_of(self, mode)
 end
 
 local function is_decided(run)
-    return run.cancelled or not run.acquisition:waits()
+    return run._cancelled or not run._acquisition:waits()
 end
 
 --- Seconds that wait(0) waits until C reports that there is no connection. Its thread may be closing a session.
@@ -62,7 +62,7 @@ local function timed_out(self, run, seconds)
     if run.mode == "count" then
         what = what .. ", and may or may not have counted"
     end
-    if run.cancelled then
+    if run._cancelled then
         return client:_not_resumed(what, run.try)
     elseif run.try or not client:_is_answered(seconds) then
         return nil, client:_unreachable(what), "disconnected"
@@ -84,7 +84,7 @@ local function ask(self, run, seconds)
         return nil, message, code
     end
     if client._adapter.bind then
-        run.acquirer = Owner.running(client)
+        run._caller = caller.running(client)
         client._adapter.bind(run) -- the wait ends with whatever runs, such as a request
     end
     if run.try and client._core:state() ~= "connected" then
@@ -94,9 +94,9 @@ local function ask(self, run, seconds)
     decided, message, code = wait.until_decided(client, acquisition:id(), deadline, is_decided, run)
     if decided == nil then
         return nil, message, code
-    elseif run.cancelled == "timeout" then
+    elseif run._cancelled == "timeout" then
         return timed_out(self, run, seconds)
-    elseif run.cancelled then
+    elseif run._cancelled then
         return nil, format("waiting for the latch %s was cancelled", self._path), "cancelled"
     end
     local phase
@@ -113,12 +113,12 @@ end
 
 --- Runs one acquisition from beginning to end.
 local function perform(self, mode, what, seconds)
-    local run = { mode = mode, what = what, try = seconds == 0, acquisition = false, cancelled = false }
+    local run = { mode = mode, what = what, try = seconds == 0, _acquisition = false, _cancelled = false }
     self._waits[run] = true
     local ok, done, message, code = self._client._protect(ask, self, run, seconds)
     self._waits[run] = nil
-    if run.acquisition then
-        run.acquisition:cancel()
+    if run._acquisition then
+        run._acquisition:cancel()
     end
     if not ok then
         error(done, 0)
@@ -212,12 +212,12 @@ function Latch:cancel()
     check_self(self, "cancel")
     local client, runs = self._client, {}
     for run in pairs(self._waits) do
-        runs[#runs + 1] = not run.cancelled and run or nil
+        runs[#runs + 1] = not run._cancelled and run or nil
     end
     for index = 1, #runs do
         local run = runs[index]
-        run.cancelled = "cancelled"
-        local waiter = run.acquisition and client._registry.by_handle[run.acquisition:id()]
+        run._cancelled = "cancelled"
+        local waiter = run._acquisition and client._registry.by_handle[run._acquisition:id()]
         if waiter then
             client._adapter.wake(waiter)
         end

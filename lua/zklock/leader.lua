@@ -117,9 +117,9 @@ local function run(self, name, fn, argument)
 end
 
 --- Ends a term: tells the program, releases what is left of the lock, and campaigns again. May run in any coroutine.
-local function end_term(self, lock, reason)
+local function end_term(self, hold, reason)
     run(self, "on_lost", self._on_lost, reason)
-    lock:_begin_release()
+    hold:_begin_release()
     self._ending = false
     campaign(self)
 end
@@ -130,22 +130,22 @@ end
 -- @tparam boolean|nil here whether on_lost runs in this coroutine, so that the term has ended when this returns
 -- @treturn boolean whether there was a term
 local function step_down(self, reason, here)
-    local lock = self._held
-    if not lock then
+    local hold = self._held
+    if not hold then
         return false
     end
     self._held, self._ending = nil, true
     if here then
-        end_term(self, lock, reason)
+        end_term(self, hold, reason)
     else
-        self._client:_run_callback("on_lost", end_term, self, lock, reason)
+        self._client:_run_callback("on_lost", end_term, self, hold, reason)
     end
     return true
 end
 
 --- Runs on_elected. If it raises, the term ends, and the candidate pauses before it queues again.
-local function begin_term(self, lock, token)
-    self._held, self._working = lock, true
+local function begin_term(self, hold, token)
+    self._held, self._working = hold, true
     local begun = now()
     local ok = run(self, "on_elected", self._on_elected, token)
     self._working = false
@@ -154,21 +154,21 @@ local function begin_term(self, lock, token)
     end
     if not ok and not self._closed then
         campaign_later(self) -- first: the end of the term would campaign at once
-        if lock == self._held then
+        if hold == self._held then
             step_down(self, "failed", true)
         end
     end
 end
 
 --- The callback of the mutex: the candidate is elected, or its campaign has failed.
-local function on_answer(self, lock, message, code)
+local function on_answer(self, hold, message, code)
     self._call = nil
-    if lock and self._closed then
-        lock:_begin_release()
-    elseif lock then
-        local token = lock:token()
+    if hold and self._closed then
+        hold:_begin_release()
+    elseif hold then
+        local token = hold:token()
         if token then
-            begin_term(self, lock, token)
+            begin_term(self, hold, token)
         end
         campaign(self) -- if the term is over already
     else
@@ -223,7 +223,7 @@ function Leader.new(client, path, settings, lock_settings)
     local self = setmetatable({
         _client = client, _on_elected = settings.on_elected, _on_lost = settings.on_lost,
         _call = nil,      -- the call for the mutex, while the candidate queues
-        _held = nil,      -- the mutex of the present term
+        _held = nil,      -- the hold of the present term
         _working = false, -- whether on_elected runs
         _ending = false,  -- whether on_lost runs
         _pause = nil,     -- the call of its pause before it queues again
@@ -231,16 +231,16 @@ function Leader.new(client, path, settings, lock_settings)
         _closed = false
     }, Leader)
     lock_settings.handoff = 0
-    function lock_settings.on_lost(lock, reason)
-        if lock == self._held then
+    function lock_settings.on_lost(hold, reason)
+        if hold == self._held then
             step_down(self, reason, true)
         end
     end
-    function lock_settings.on_revoke(lock)
-        if lock == self._held then
+    function lock_settings.on_revoke(hold)
+        if hold == self._held then
             step_down(self, "revoked", true)
         elseif not self._ending then
-            lock:_begin_release() -- granted, and given up before the answer: the candidate campaigns again
+            hold:_begin_release() -- granted, and given up before the answer: the candidate campaigns again
         end
     end
     self._lock = Lock.new(Lock, client, Lock.MUTEX, path, lock_settings)

@@ -1,42 +1,484 @@
 --- lock: something that is acquired and released.
 --
--- `Client:mutex` makes a lock. The two halves of a read/write lock (`RwLock`) are locks too, and a `Semaphore` is one. Two
--- objects on one path exclude each other, also within one client. Times are in seconds. Keep a reference to a lock while it is
--- held: a lock object that is garbage-collected gives up its hold.
+-- `Client:mutex` makes a lock. The two halves of a read/write lock (`RwLock`) are locks too, and a `Semaphore` is one. A lock is a
+-- path with settings. Any number of coroutines (inside nginx: of requests) may use one object, for example one that a module
+-- keeps, and two objects on one path exclude each other, also within one client. Times are in seconds.
 --
--- Any number of coroutines (inside nginx: of requests) may use one object, for example one that a module keeps. Each coroutine
--- acquires for itself and waits for the others. `held`, `token`, `release` and the other methods are about what the running
--- coroutine holds. If a coroutine has never called acquire, try_acquire or with_lock of the object, they are about the hold
--- that it was given: the only hold of the object. If the object has several holds, such a coroutine has none of them. `acquire`
--- returns a lock with all methods that stands for this acquisition, and `with_lock` passes such a lock to its function. It is
--- the object itself, or a similar object if other coroutines use the object.
+-- `acquire` returns a *hold* (`Hold`), by which the acquisition is used and released. The lock has the same methods, for the usual
+-- case that a coroutine releases what it has acquired: `release`, `held`, `token` and so on are about the hold that the running
+-- coroutine has acquired by this object. Inside nginx they are also about the only one that another coroutine of the same request
+-- has. If there is none, nothing is held, and the code is "not_held".
 
 -- Implementation.
 --
 -- The C side decides which locks may be held at the same time, by the mode that a lock asks for. So all locks are one class with
 -- a different *kind* (Lock.MUTEX, …). zklock.semaphore adds what only semaphores have. The Lua side decides who may ask when
--- (one acquisition of an object at a time), keeps deadlines, and notifies the program.
---
--- A *hold* (zklock.hold) is one acquisition as Lua sees it, from its request to its end. `hold.acquisition` is the handle that
--- the C side has of it. A lock object has at most one hold (`_hold`) or one attempt at one (`client._attempts[lock]`).
--- The table of attempts is weak. If an attempt's coroutine is never resumed, or an error ended it where waits cannot be
--- protected, the attempt and its C acquisition are collected and the object is free again. Further coroutines use
--- companions, lock objects behind this one. zklock.owner finds the right object. Public methods ask it first. All other
--- functions are about one object.
---
--- This file assembles the class from its parts, each of which requires only parts above it:
---
---   * class: the kinds, the objects, the classes that extend it; arguments: what its methods take
---   * record: notes of an acquisition; ending: the end of a hold, and what the program is told
---   * attempt: one acquisition, from beginning to end; deadlock: acquisitions that would never end
---   * acquire, release, with_lock, ask: the methods
+-- (zklock.lock.deadlock), keeps deadlines, and notifies the program. zklock.caller finds the holds of a coroutine.
 
-local class = require "zklock.lock.class"
-require "zklock.lock.attempt"
-require "zklock.lock.deadlock"
-require "zklock.lock.acquire"
-require "zklock.lock.release"
-require "zklock.lock.with_lock"
-require "zklock.lock.ask"
+local acquiring = require "zklock.acquire"
+local acquire_by_callback = require "zklock.lock.callback"
+local arguments = require "zklock.lock.arguments"
+local caller = require "zklock.caller"
+local core = require "zklock.core"
+local Hold = require "zklock.hold"
+local new_check = require "zklock.check_self"
+local node = require "zklock.node"
+local options = require "zklock.options"
+local Reading = require "zklock.inspect.reading"
+local Transaction = require "zklock.transaction"
+local with_lock = require "zklock.with_lock"
 
-return class.Lock
+local error, getmetatable, ipairs, pairs, setmetatable = error, getmetatable, ipairs, pairs, setmetatable
+local format = string.format
+local huge = math.huge
+local enter, new_record = acquiring.enter, acquiring.new_record
+local meant, running = caller.meant, caller.running
+local now, REVOKE = core.now, core.REVOKE
+local read_acquire, read_try = arguments.read_acquire, arguments.read_try
+local release_timeout = Hold.release_timeout
+
+local Lock = {}
+Lock.__index = Lock
+
+--- The kinds. `name` is for messages, `mode` is the kind's name on the C side. `schemas` describes the settings of its
+-- methods.
+Lock.MUTEX = { name = "mutex", mode = "mutex", schemas = arguments.LOCK }
+Lock.READ = { name = "read lock", mode = "read", schemas = arguments.LOCK }
+Lock.WRITE = { name = "write lock", mode = "write", schemas = arguments.LOCK }
+
+--- The metatables of locks: this class and those that extend it.
+local classes = { [Lock] = true }
+
+local check_self = new_check("lock", "a lock", classes)
+
+--- Returns a class with all methods of a lock. Its own methods take precedence.
+function Lock.subclass()
+    local class = setmetatable({ __tostring = Lock.__tostring }, { __index = Lock })
+    class.__index = class
+    classes[class] = true
+    return class
+end
+
+--- Whether a value is a lock of any kind.
+function Lock.is_lock(value)
+    return classes[getmetatable(value)] ~= nil
+end
+
+--- Makes a lock, for Client:mutex and similar methods. `class` is Lock or a class that extends it. `settings` are those of the
+-- client's LOCK_SCHEMA, checked and with the client's settings in place of absent ones; and
+--   * `group`: where the lock is measured (zklock.lock_groups);
+--   * `specs`: mode -> the latest lock spec with these settings.
+function Lock.new(class, client, kind, path, settings)
+    return setmetatable({
+        _client = client,
+        _kind = kind,
+        _path = path,
+        _settings = settings, -- further locks may have the same table
+        -- An absent field is false, so that Lua does not look for it in the class.
+        _spec = false,    -- the lock spec on the C side, made at the first acquisition
+        _permits = false, -- the permits of a semaphore
+        _twin = false,    -- the other half of a read/write lock
+        _holds = false,   -- its holds and acquisitions under way, by their callers' keys (zklock.caller)
+        _kept = false,    -- the set of those that it keeps
+        _latest = false   -- the caller that was granted it last
+    }, class)
+end
+
+Lock._read_acquire = read_acquire
+
+-- Acquiring -----------------------------------------------------------------------------------------------------------
+
+--- Acquires the lock and waits for it if necessary.
+--
+-- One deadline covers everything: waiting for a connection, waiting for other holders, reconnecting, retrying. When the
+-- deadline passes, the place in the queue is given up in the background.
+--
+-- If the running coroutine already holds by this object, or is acquiring by it, the answer is "deadlock" at once, except for a
+-- reentrant lock that is held. If another coroutine holds by the same object, acquire waits for it. The answer is "deadlock" if
+-- that coroutine could not go on meanwhile. If an earlier hold was lost unnoticed, a new hold begins. A reentrant lock first
+-- answers "lost" once, because the caller may be inside the lost hold.
+--
+-- A read/write lock can be downgraded but not upgraded. If this coroutine holds the write half, the read half of the same
+-- object is granted at once, and the caller then releases the write half. While this coroutine holds
+-- the read half, the write half is refused with "deadlock", because an upgrade would wait for itself.
+--
+-- From Lua 5.4 on, `local hold <close> = assert(lock:acquire(5))` releases the lock at the end of the block if it is still held.
+--
+-- In nginx the hold ends with the request, or the timer handler, that acquires it, and not before, also if nothing refers to the
+-- lock. With `keep = true` it does not end with the request, but when neither it nor the lock is referred to. Elsewhere `keep` has
+-- no effect.
+--
+-- With `callback`, acquire does not wait. It returns a call (`Call`), and later the pump calls `callback(hold)` or `callback(nil,
+-- message, code)`: exactly once, also when the client is closed (code "closed"), and never from within acquire. Such a hold belongs
+-- to no coroutine: a reentrant lock does not count it, the read half does not take the place of a write half that is held, and the
+-- lock's own methods are not about it. The lock keeps it as long as it lasts. In nginx the callback runs in a timer, and the hold
+-- ends when the callback ends, unless `keep` is true. nil, message, code: the callback is not going to be called (code "closed",
+-- "forked", "phase", "unsupported").
+--
+-- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean, callback = function}`; nil: no
+--   limit; 0: as try_acquire. A semaphore also takes `count`, the number of permits, which are granted together or not at all:
+--   1 to 1000, default 1
+-- @treturn Hold|nil
+-- @treturn string|nil message
+-- @treturn string|nil code: "timeout" (another contender has the lock), "disconnected" (no connection to ZooKeeper when time
+--   was up), "cancelled", "deadlock", "lost" (granted, and lost or given back by on_revoke before this returned), "mismatch"
+--   (the semaphore was made for another number of permits), "no_auth", "auth_failed", "exhausted", "closed", "forked", "phase",
+--   "failed"
+-- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) is raised again after the acquisition is given
+--   up
+function Lock:acquire(timeout)
+    if not classes[getmetatable(self)] then
+        check_self(self, "acquire") -- checked inline, because some programs spend most of their calls on this and release
+    end
+    local seconds, count, keep = huge, 1, nil
+    if timeout ~= nil then
+        local callback
+        seconds, count, keep, callback = read_acquire(self, timeout, "acquire")
+        if not seconds then
+            error("lock:acquire: " .. count, 2)
+        elseif callback then
+            return acquire_by_callback(self, seconds, count, keep, callback)
+        end
+    end
+    return enter(self, seconds, count, keep)
+end
+
+--- Acquires the lock if it is free and no contender is ahead. A refused try has written nothing. Without a connection the answer
+-- is "disconnected" at once.
+--
+-- A lock that lingers at another client (option `linger`) looks like a held one. The try is refused, and because it writes
+-- nothing, the lock stays there. The other client gives it up when a contender queues: call acquire with a short timeout.
+-- @tparam table|nil settings `{keep = boolean, callback = function}`, see acquire; a semaphore also takes `count`, the number of
+--   permits
+-- @treturn Hold|nil
+-- @treturn string|nil message
+-- @treturn string|nil code as of acquire: "timeout" when another contender has the lock
+-- @raise when settings are malformed
+function Lock:try_acquire(settings)
+    check_self(self, "try_acquire")
+    local count, keep, callback = read_try(self, settings)
+    if not count then
+        error("lock:try_acquire: " .. keep, 2)
+    elseif callback then
+        return acquire_by_callback(self, 0, count, keep, callback)
+    end
+    return enter(self, 0, count, keep)
+end
+
+--- Ends the waits of other coroutines in this object's acquire, which answers "cancelled". If no coroutine waits, this has no
+-- effect, now or later. Inside nginx, where several requests use the object, only the waits of the calling request end.
+-- @treturn boolean whether there was a wait to end
+function Lock:cancel()
+    check_self(self, "cancel")
+    local waiting, cancelled, me = {}, false, running(self._client)
+    for hold in pairs(self._client._attempts) do
+        if hold._lock == self and caller.cancels(hold._caller, me) then
+            waiting[#waiting + 1] = hold
+        end
+    end
+    for index = 1, #waiting do
+        cancelled = acquiring.cancel(waiting[index]) or cancelled
+    end
+    return cancelled
+end
+
+--- What with_lock does with one lock; see zklock.with_lock.
+local steps = {}
+
+function steps.acquire(self, record, seconds, count, keep)
+    local hold, message, code = enter(self, seconds, count, keep, record)
+    if hold then
+        hold:_enclose()
+    end
+    return hold, message, code
+end
+
+function steps.lost(record)
+    local hold = record.hold
+    if hold._released or hold._acquisition:held() then
+        return nil
+    end
+    local state, problem, code = hold._lock._client._core:state()
+    if state == nil then
+        return problem, code -- fn has forked, and this is the child
+    end
+    return hold:_lost_message(), "lost"
+end
+
+function steps.release(record, seconds)
+    local hold = record.hold
+    if not hold then
+        return nil
+    end
+    hold:_disclose(record.level)
+    local held = with_lock.ends(hold, record.level)
+    if held then
+        local _, message, code = held:_leave(held._lock._settings.wait_release, release_timeout(seconds))
+        return code == "lost" and message or nil
+    end
+    return nil
+end
+
+--- Runs `fn(hold, …)` while holding the lock, and always releases it afterwards. `hold` is what acquire returns.
+--
+-- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall does not
+-- allow that. fn may release the lock early itself. If fn then acquires it anew, the new hold is released too. A hold of this
+-- object that another coroutine has acquired meanwhile is not released.
+--
+-- The release waits for the server for as long as the acquisition was allowed to wait, but at least a second and at most the
+-- session timeout. If the server has not acknowledged it by then, the release goes on in the background.
+--
+-- @tparam function fn
+-- @tparam table|number|nil timeout as of acquire; nil: no limit
+-- @param ... further arguments for fn
+-- @treturn true|nil nil: fn did not run, or the lock was lost before fn ended
+-- @return fn's results; or message, code: as of acquire; when the code is "lost" and fn ran, its results follow
+-- @raise what fn raises; when the arguments are malformed
+function Lock:with_lock(fn, timeout, ...)
+    check_self(self, "with_lock")
+    local seconds, count, keep = with_lock.read(self, fn, timeout)
+    if not seconds then
+        error("lock:with_lock: " .. count, 2)
+    end
+    return with_lock.run(steps, self, new_record(), fn, seconds, count, keep, ...)
+end
+
+-- The running coroutine's hold ------------------------------------------------------------------------------------------
+
+--- The answer to a coroutine that holds nothing by this object.
+-- @treturn nil, message, code
+function Lock:_not_held()
+    local state, problem, code = self._client._core:state()
+    if state == nil then
+        return nil, problem, code
+    end
+    local each, all = caller.each(self)
+    if each(all) then
+        return nil, format("the %s %s is not held by this coroutine, but by another one, or for a callback: call it of the hold " ..
+            "that acquire returned", self._kind.name, self._path), "not_held"
+    end
+    return nil, format("the %s %s is not held", self._kind.name, self._path), "not_held"
+end
+
+--- Releases the running coroutine's hold: as Hold:release.
+-- @tparam table|nil settings
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code: as of Hold:release; "not_held" also when this coroutine holds nothing by this object
+-- @raise when settings are malformed
+function Lock:release(settings)
+    if not classes[getmetatable(self)] then
+        check_self(self, "release")
+    end
+    local wait_for_server, timeout = Hold.read_release(self, settings)
+    if wait_for_server == nil then
+        error("lock:release: " .. timeout, 2)
+    end
+    local hold = meant(self)
+    if not hold then
+        return self:_not_held()
+    end
+    return hold:_leave(wait_for_server, timeout)
+end
+
+--- Whether the running coroutine holds the lock at this instant: as Hold:held.
+-- @treturn boolean
+function Lock:held()
+    check_self(self, "held")
+    local hold = meant(self)
+    return hold ~= nil and hold:held()
+end
+
+--- As Hold:remaining.
+-- @treturn number seconds; 0 when not held; math.huge without a lease
+function Lock:remaining()
+    check_self(self, "remaining")
+    local hold = meant(self)
+    return hold and hold:remaining() or 0
+end
+
+--- As Hold:waited.
+-- @treturn number|nil seconds from the request to the grant; nil when not held
+function Lock:waited()
+    check_self(self, "waited")
+    local hold = meant(self)
+    return hold and hold:waited()
+end
+
+--- As Hold:extend.
+-- @tparam number|nil seconds
+-- @treturn true|nil
+-- @treturn string|nil message
+-- @treturn string|nil code: as of Hold:extend; "not_held" also when this coroutine holds nothing by this object
+-- @raise when seconds are malformed
+function Lock:extend(seconds)
+    check_self(self, "extend")
+    local read, wrong = Hold.read_extend(self, seconds)
+    if not read then
+        error("lock:extend: " .. wrong, 2)
+    end
+    local hold = meant(self)
+    if not hold then
+        return self:_not_held()
+    end
+    return hold:_extend(read)
+end
+
+--- As Hold:token.
+-- @treturn string|nil nil when not held
+function Lock:token()
+    check_self(self, "token")
+    local hold = meant(self)
+    return hold and hold:token()
+end
+
+--- As Hold:token_numbers.
+-- @treturn number|nil high; nil when not held
+-- @treturn number low
+-- @treturn number grants
+function Lock:token_numbers()
+    check_self(self, "token_numbers")
+    local hold = meant(self)
+    if hold then
+        return hold:token_numbers()
+    end
+    return nil
+end
+
+--- As Hold:node.
+-- @treturn string|nil nil when not held
+function Lock:node()
+    check_self(self, "node")
+    local hold = meant(self)
+    return hold and hold:node()
+end
+
+--- As Hold:transaction. Bound to the running coroutine's present hold: a later one needs another transaction.
+-- @treturn Transaction
+function Lock:transaction()
+    check_self(self, "transaction")
+    return Transaction._guarded(self._client, { { lock = self, hold = meant(self) } })
+end
+
+-- The lock and its contenders -------------------------------------------------------------------------------------------
+
+--- The path that the lock was made with.
+-- @treturn string
+function Lock:path()
+    check_self(self, "path")
+    return self._path
+end
+
+--- Reads the timeout of a question. Default: the session timeout.
+-- @treturn number the deadline on core.now()'s clock; or nil and what is wrong
+-- @treturn number seconds, for messages
+function Lock:_read_deadline(timeout)
+    local seconds, wrong = options.read_timeout(timeout)
+    if not seconds then
+        return nil, wrong
+    elseif timeout == nil then
+        seconds = self._client:_cleanup_timeout()
+    end
+    return now() + seconds, seconds
+end
+
+--- Reads the lock as zklock.inspect does, until a deadline `seconds` after the program asked.
+-- @tparam boolean|number identities true: the nodes of all contenders are read; 0: none
+-- @treturn table|nil contenders in queue order
+-- @treturn number|string|nil the limit that is written in a semaphore; message
+-- @treturn string|nil code
+function Lock:_read(identities, deadline, seconds)
+    local reading = Reading.new(self._client, deadline, seconds, { identities = identities, permits = self._permits })
+    reading:examine(self._path)
+    local ok, message, code = reading:run()
+    if not ok then
+        return nil, message, code
+    elseif reading.refusal then
+        return nil, reading.refusal, "no_auth"
+    end
+    local state = reading.states[1]
+    return state and state.contenders or {}, state and state.limit
+end
+
+--- Lists all holders and waiters of the lock's path in queue order, including those of other clients. For a semaphore: first the
+-- permits that are taken (mode "lease"), then the queue of the waiters. The contenders are those of zklock.inspect, and have its
+-- other fields, too.
+-- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
+-- @treturn table|nil array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder = boolean}`
+-- @treturn string|nil message
+-- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
+-- @raise when the timeout is malformed
+function Lock:contenders(timeout)
+    check_self(self, "contenders")
+    local deadline, seconds = self:_read_deadline(timeout)
+    if not deadline then
+        error("lock:contenders: " .. seconds, 2)
+    end
+    local contenders, message, code = self:_read(true, deadline, seconds)
+    if not contenders then
+        return nil, message, code
+    end
+    for _, contender in ipairs(contenders) do
+        contender.identity = contender.identity or ""
+    end
+    return contenders
+end
+
+--- Writes into a holder's node that another contender wants the lock.
+local function ask_to_let_go(self, path, deadline, seconds)
+    local write = { kind = "set", path = path, data = REVOKE, version = -1 }
+    local operation, message, code = node.perform(self._client, write, seconds, "writing " .. path, true, deadline)
+    if not operation then
+        return nil, message, code
+    end
+    return operation:take()
+end
+
+--- Asks all holders of the lock to release it. A holder with the option on_revoke has it called wherever its program waits or
+-- pumps. This is a request: a holder may ignore it. Revocable holders of Curator's locks receive it too.
+-- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
+-- @treturn integer|nil how many holders were asked; for a semaphore, how many permits they hold; 0 when there is no holder
+-- @treturn string|nil message
+-- @treturn string|nil code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
+--   "forked", "phase", "failed"
+-- @raise when the timeout is malformed
+function Lock:revoke(timeout)
+    check_self(self, "revoke")
+    local deadline, seconds = self:_read_deadline(timeout)
+    if not deadline then
+        error("lock:revoke: " .. seconds, 2)
+    end
+    local contenders, message, code = self:_read(0, deadline, seconds)
+    if not contenders then
+        return nil, message, code
+    end
+    local asked = 0
+    for index = 1, #contenders do
+        local contender = contenders[index]
+        if contender.holder then
+            local written
+            written, message, code = ask_to_let_go(self, contender.node, deadline, seconds)
+            if written then
+                asked = asked + 1
+            elseif code ~= "no_node" then -- the holder released it meanwhile
+                return nil, message, code
+            end
+        end
+    end
+    return asked
+end
+
+--- "zklock mutex (/path, held)": what coroutines of this program do with this object.
+function Lock:__tostring()
+    local state = "free"
+    for hold in caller.each(self) do
+        if hold:held() then
+            state = "held"
+        elseif state ~= "held" then
+            state = hold._granted and "lost" or "being acquired"
+        end
+    end
+    return format("zklock %s (%s, %s)", self._kind.name, self._path, state)
+end
+
+return Lock

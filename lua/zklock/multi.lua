@@ -13,25 +13,23 @@
 --
 -- zklock.multi.members checks the list of locks, zklock.multi.contended remembers paths that were taken. A *run*
 -- (zklock.multi.run) is one acquisition. zklock.multi.acquire and zklock.multi.release say how the members are acquired and
--- released. This file is the class.
+-- released. zklock.multi.hold is what is held. This file is the class.
 
 local acquires = require "zklock.multi.acquire"
 local arguments = require "zklock.lock.arguments"
+local caller = require "zklock.caller"
 local Contended = require "zklock.multi.contended"
 local Hold = require "zklock.hold"
 local member_list = require "zklock.multi.members"
+local MultiHold = require "zklock.multi.hold"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
-local Owner = require "zklock.owner"
 local releases = require "zklock.multi.release"
 local runs = require "zklock.multi.run"
-local Transaction = require "zklock.transaction"
-local wait = require "zklock.wait"
 local with_lock = require "zklock.with_lock"
 
 local error, ipairs, pairs, setmetatable = error, ipairs, pairs, setmetatable
 local format = string.format
-local huge, min = math.huge, math.min
 local acquire, new_run, read_acquire = acquires.acquire, runs.new, arguments.read_acquire
 
 local Multi = {}
@@ -51,10 +49,7 @@ function Multi.new(client, ordered)
     return setmetatable({
         _client = client,
         _members = ordered,
-        -- The acquisitions under way, by the acquirers of their coroutines.
-        _runs = setmetatable({}, { __mode = "kv" }),
-        _kept = {},                                  -- the list of records that each of them has taken -> true
-        _runs_by_kept = setmetatable({}, { __mode = "v" })  -- that list -> its run
+        _runs = setmetatable({}, { __mode = "kv" }) -- the acquisitions under way, by their coroutines
     }, Multi)
 end
 
@@ -63,7 +58,7 @@ end
 --- Returns the results of Multi:acquire for a run.
 local function answer(self, run, message, code)
     if run then
-        return self
+        return MultiHold.new(self, runs.holds(run))
     end
     return nil, message, code
 end
@@ -78,7 +73,7 @@ end
 --
 -- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire; nil: no
 --   limit; 0: as try_acquire
--- @treturn Multi|nil
+-- @treturn MultiHold|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:acquire
 -- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) is raised again after everything is given up
@@ -92,7 +87,7 @@ function Multi:acquire(timeout)
 end
 
 --- Acquires all members if each of them is free and no contender is ahead. Nothing is written for a member that is taken.
--- @treturn Multi|nil
+-- @treturn MultiHold|nil
 -- @treturn string|nil message
 -- @treturn string|nil code as of Lock:try_acquire
 function Multi:try_acquire()
@@ -105,9 +100,9 @@ end
 function Multi:cancel()
     check_self(self, "cancel")
     local found, cancelled = {}, false
-    local cancels = Owner.cancels(self._members[1], Owner.running(self._client))
+    local me = caller.running(self._client)
     for _, run in pairs(self._runs) do
-        if cancels(run.acquirer) then
+        if caller.cancels(run.me, me) then
             found[#found + 1] = run
         end
     end
@@ -115,22 +110,6 @@ function Multi:cancel()
         cancelled = runs.cancel(found[index]) or cancelled
     end
     return cancelled
-end
-
---- Releases all members, also when some releases fail.
--- @tparam table|nil settings `{wait = false}` returns at once; default: each member's option wait_release. `{timeout =
---   seconds}`: as of Lock:release
--- @treturn true|nil
--- @treturn string|nil message: all failures
--- @treturn string|nil code of the first failure: as of Lock:release
--- @raise when settings are malformed
-function Multi:release(settings)
-    check_self(self, "release")
-    local read, wrong = options.read(settings, arguments.RELEASE)
-    if not read then
-        error("multi:release: " .. wrong, 2)
-    end
-    return releases.release(self, read.wait, read.timeout)
 end
 
 --- What with_lock does with all members; see zklock.with_lock.
@@ -141,18 +120,18 @@ function steps.acquire(self, run, seconds)
     if not got then
         return nil, message, code
     end
-    for index = 1, #run.records do
-        local record = run.records[index]
-        Hold.enclose(record.lock, record.hold)
+    local holds = runs.holds(run)
+    for index = 1, #holds do
+        holds[index]:_enclose()
     end
-    return self
+    return MultiHold.new(self, holds)
 end
 
 function steps.lost(run)
     for index = 1, #run.records do
-        local record = run.records[index]
-        if not record.hold.released and not record.hold.acquisition:held() then
-            return record.lock:_lost_message(record.hold), "lost"
+        local hold = run.records[index].hold
+        if not hold._released and not hold._acquisition:held() then
+            return hold:_lost_message(), "lost"
         end
     end
     return nil
@@ -162,7 +141,7 @@ function steps.release(run, seconds)
     return releases.await(run.multi, Hold.release_timeout(seconds), releases.begin_end(run))
 end
 
---- Runs `fn(multi, …)` while holding all members, and always releases them afterwards: as Lock:with_lock.
+--- Runs `fn(hold, …)` while holding all members, and always releases them afterwards: as Lock:with_lock.
 -- @tparam function fn
 -- @tparam table|number|nil timeout as of acquire; nil: no limit
 -- @param ... further arguments for fn
@@ -178,25 +157,54 @@ function Multi:with_lock(fn, timeout, ...)
     return with_lock.run(steps, self, new_run(self, keep), fn, seconds, count, keep, ...)
 end
 
--- Looking -------------------------------------------------------------------------------------------------------------
+-- The running coroutine's holds ----------------------------------------------------------------------------------------
 
---- Whether all members are held at this instant. Sends nothing.
+--- The running coroutine's holds of the members, as `Lock` finds them.
+local function present(self)
+    local holds = {}
+    for index, member in ipairs(self._members) do
+        holds[index] = caller.meant(member) or false
+    end
+    return MultiHold.new(self, holds)
+end
+
+--- Releases what the running coroutine holds of the members: as MultiHold:release.
+-- @tparam table|nil settings
+-- @treturn true|nil
+-- @treturn string|nil message: all failures
+-- @treturn string|nil code of the first failure: as of Lock:release
+-- @raise when settings are malformed
+function Multi:release(settings)
+    check_self(self, "release")
+    local read, wrong = options.read(settings, arguments.RELEASE)
+    if not read then
+        error("multi:release: " .. wrong, 2)
+    end
+    return releases.release(self, present(self)._holds, read.wait, read.timeout)
+end
+
+--- Whether the running coroutine holds all members at this instant. Sends nothing.
 -- @treturn boolean
 function Multi:held()
     check_self(self, "held")
-    return self:remaining() > 0
+    return present(self):held()
 end
 
---- How much longer all members are certainly held if nothing more arrives from ZooKeeper.
+--- As MultiHold:remaining.
 -- @treturn number seconds; 0 when a member is not held
 function Multi:remaining()
     check_self(self, "remaining")
-    local least = huge
-    for _, member in ipairs(self._members) do
-        least = min(least, member:remaining())
-    end
-    return least
+    return present(self):remaining()
 end
+
+--- As MultiHold:transaction. Bound to the running coroutine's present holds: later ones need another transaction.
+-- @treturn Transaction
+function Multi:transaction()
+    check_self(self, "transaction")
+    return present(self):transaction()
+end
+
+-- The members ---------------------------------------------------------------------------------------------------------
 
 --- The members in the order in which they are taken.
 -- @treturn table a new list of locks
@@ -209,37 +217,9 @@ function Multi:members()
     return members
 end
 
---- Begins a transaction whose writes happen only if all members are still held. The server checks that, for a semaphore of all
--- permits, together with the writes. The description of Lock:transaction applies to each member, and the message names the
--- first member that is not held.
--- @treturn Transaction bound to the present holds: if a member was released, or lost, and acquired again, another transaction
---   is needed
-function Multi:transaction()
-    check_self(self, "transaction")
-    local members, holds = {}, {}
-    for index, object in ipairs(self._members) do
-        local member = object:_meant()
-        members[index], holds[index] = member or object, member and Hold.present(member) or false
-    end
-    return Transaction._guarded_by_all(self._client, members, holds)
-end
-
 --- "zklock multi (3 locks, held)".
 function Multi:__tostring()
     return format("zklock multi (%d locks, %s)", #self._members, self:held() and "held" or "not held")
-end
-
---- For Lua 5.4's `local held <close> = …`: releases at the end of the block each member that is still held and is not another
--- coroutine's.
-function Multi:__close()
-    local holds, members = {}, {}
-    for index = #self._members, 1, -1 do
-        local member = self._members[index]:_closes()
-        members[index], holds[index] = member or false, member and member:_begin_release() or false
-    end
-    if wait.is_possible(self._client) then
-        releases.await(self, nil, holds, members)
-    end
 end
 
 return Multi

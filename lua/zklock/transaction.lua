@@ -1,6 +1,6 @@
 --- transaction: several checks and writes that ZooKeeper executes all together, or none of them.
 --
--- Made by client:transaction(), or by lock:transaction(). In a lock's transaction the server first checks that the node by
+-- Made by client:transaction(), or by hold:transaction(). In a lock's transaction the server first checks that the node by
 -- which the lock is held still exists. For a semaphore it checks the nodes of all permits that are held, for a multi the nodes
 -- of all its locks. So nothing is written under a lock that has been lost meanwhile, even if this program was suspended when it
 -- lost the lock, and the server itself decides that. Unlike a fencing token, this needs no cooperation of the resource that is
@@ -21,7 +21,7 @@ local format = string.format
 local Transaction = {}
 Transaction.__index = Transaction
 
---- `guards`: the locks that must be held, each with its hold, as `{ lock =, hold = }`; nil if there are none.
+--- `guards`: see Transaction._guarded; nil if there are none.
 local function new(client, guards)
     return setmetatable({ _client = client, _guards = guards, _parts = {} }, Transaction)
 end
@@ -31,17 +31,9 @@ function Transaction._new(client)
     return new(client)
 end
 
---- For Lock:transaction. Bound to the present hold: during a later hold of the same lock the writes may not fit any more.
-function Transaction._guarded(lock, hold)
-    return new(lock._client, { { lock = lock, hold = hold } })
-end
-
---- For Multi:transaction, likewise. `holds` are the holds of the locks, by index, with false where there is none.
-function Transaction._guarded_by_all(client, locks, holds)
-    local guards = {}
-    for index = 1, #locks do
-        guards[index] = { lock = locks[index], hold = holds[index] }
-    end
+--- For holds and multis. `guards` are the locks that must be held, each with its hold, if there is one: `{ lock =, hold = }`.
+-- During a later hold of the same lock the writes may not fit any more.
+function Transaction._guarded(client, guards)
     return new(client, guards)
 end
 
@@ -118,13 +110,10 @@ end
 
 --- Returns the paths of the nodes by which a lock is held; or nil, message, code if it is not held by that hold any more.
 local function guard_one(lock, hold)
-    if not hold or hold.released then
+    if not hold or hold._released then
         return nil, format("the lock %s is not held: nothing was written", lock:path()), "not_held"
     end
-    if lock._hold ~= hold then
-        return nil, format("the lock %s was lost: nothing was written", lock:path()), "lost"
-    end
-    local own, message, code = lock:_nodes()
+    local own, message, code = hold:_nodes()
     if code then
         return nil, message, code
     elseif not own then

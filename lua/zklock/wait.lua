@@ -8,8 +8,8 @@
 -- The pump asks C which handles (acquisitions, queries) have changed and wakes the waiters for them, runs callbacks and passes
 -- on log lines. Any waiter may run the pump, and also the adapter's own pump.
 
+local caller = require "zklock.caller"
 local core = require "zklock.core"
-local Owner = require "zklock.owner"
 local protect = require "zklock.protect"
 
 local collectgarbage, pcall = collectgarbage, pcall
@@ -30,7 +30,7 @@ function wait.new_registry()
         by_handle = setmetatable({}, WEAK_VALUES), -- id of a handle -> the waiter for it
         -- all waiters -> what they wait for; the client's state concerns every waiter
         everybody = setmetatable({}, WEAK_KEYS),
-        -- id of a handle -> the lock that is notified of its changes while it is held
+        -- id of a handle -> the hold that is notified of its changes
         observers = setmetatable({}, WEAK_VALUES),
         calls = {},                                -- the calls (zklock.call) that have no answer yet: the only strong references
         deadlines = setmetatable({}, WEAK_KEYS),   -- all waiters with a deadline -> the deadline
@@ -228,26 +228,23 @@ end
 --- Gives up an acquisition whose waiter will not go on. If its coroutine goes on nevertheless, the answer is `code`.
 -- @treturn table|nil the run of a multi that it was part of
 local function abandon_hold(client, hold, code)
-    hold.cancelled = code
-    if hold.acquisition then
-        hold.acquisition:cancel()
+    hold._cancelled = code
+    if hold._acquisition then
+        hold._acquisition:cancel()
     end
-    local lock, run
-    for object, attempt in pairs(client._attempts) do
-        if attempt == hold then
-            lock = object
+    if not client._attempts[hold] then
+        return nil
+    end
+    client._attempts[hold] = nil
+    if hold._lock then
+        caller.forget(hold)
+    end
+    for attempt in pairs(client._attempts) do
+        if attempt._current and attempt._current.hold == hold then
+            return attempt
         end
     end
-    if lock then
-        client._attempts[lock] = nil
-        Owner.forget(lock, hold)
-        for _, attempt in pairs(client._attempts) do
-            if attempt.current == lock then
-                run = attempt
-            end
-        end
-    end
-    return run
+    return nil
 end
 
 --- For adapters: gives up immediately what a waiter waited for, if its coroutine will never run again. Without this call that
@@ -263,7 +260,7 @@ function wait.abandon(client, waiter, code)
         subject:cancel()
     elseif subject and subject.abandon then
         run = subject
-    elseif subject and subject.acquisition then
+    elseif subject and subject._acquisition then
         run = abandon_hold(client, subject, code or "cancelled")
     end
     if run then
@@ -286,7 +283,7 @@ end
 --- Whether a waiter has an acquisition under way and should have gone on long ago.
 local function is_overdue(registry, waiter, time)
     local deadline, subject = registry.deadlines[waiter], registry.everybody[waiter]
-    if deadline == nil or deadline > time or type(subject) ~= "table" or not (subject.acquisition or subject.abandon) then
+    if deadline == nil or deadline > time or type(subject) ~= "table" or not (subject._acquisition or subject.abandon) then
         return false
     end
     local found = registry.overdue[waiter]
@@ -320,7 +317,7 @@ local function sweep(client, time)
         client._adapter.wake(overdue[index])
     end
     doomed = {}
-    for _, attempt in pairs(client._attempts) do
+    for attempt in pairs(client._attempts) do
         if is_unwound(registry, attempt) then
             doomed[#doomed + 1] = attempt
         end

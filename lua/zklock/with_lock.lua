@@ -1,12 +1,14 @@
 --- with_lock: runs a function of the program while locks are held, and always gives the locks back afterwards.
 --
--- For zklock.lock.with_lock and zklock.multi. They differ in their *steps*, a table of functions. `taken` is what the
+-- For zklock.lock and zklock.multi. They differ in their *steps*, a table of functions. `taken` is what the
 -- acquisition has been noted in: a lock's record, a multi's run.
 --
---   * `acquire(self, taken, seconds, count, keep)` returns the lock for the function; or nil, message, code.
+--   * `acquire(self, taken, seconds, count, keep)` returns the hold for the function; or nil, message, code.
 --   * `lost(taken)` returns message and code if a hold has ended while the function ran.
 --   * `release(taken, seconds)` gives back what is still held of the acquisition. It waits for the server as long as the
 --     acquisition was allowed to. Returns a message if a hold turns out to be lost. Does nothing the second time.
+
+local caller = require "zklock.caller"
 
 local error, pcall, type = error, pcall, type
 
@@ -19,6 +21,20 @@ function with_lock.read(self, fn, timeout)
         return nil, "the first argument must be a function"
     end
     return self:_read_acquire(timeout, "with_lock")
+end
+
+--- Finds the hold that the end of a with_lock has to release. with_lock had this one, `level` levels deep. If the function released
+-- its own level, or more, nothing is left to release. If it acquired anew in the same coroutine, that is released.
+-- @treturn Hold|nil nil if there is nothing to release
+function with_lock.ends(hold, level)
+    if not hold._over then
+        return hold._granted and hold._levels >= level and hold or nil
+    elseif level > 1 then
+        return nil
+    end
+    local me = caller.running(hold._lock._client)
+    local anew = caller.own(hold._lock, me)
+    return anew and anew._granted and anew._caller.thread == me.thread and anew or nil
 end
 
 --- Ends a with_lock after its function: `ok, …` are pcall's results.
@@ -37,11 +53,11 @@ end
 
 --- The part that runs protected.
 local function acquire_and_run(steps, self, taken, fn, seconds, count, keep, ...)
-    local lock, message, code = steps.acquire(self, taken, seconds, count, keep)
-    if not lock then
+    local hold, message, code = steps.acquire(self, taken, seconds, count, keep)
+    if not hold then
         return nil, message, code
     end
-    return finish(steps, taken, seconds, pcall(fn, lock, ...))
+    return finish(steps, taken, seconds, pcall(fn, hold, ...))
 end
 
 --- Ends a with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
@@ -53,7 +69,7 @@ local function conclude(steps, taken, seconds, ok, ...)
     error((...), 0)
 end
 
---- Acquires, runs fn(lock, …), and gives back.
+--- Acquires, runs fn(hold, …), and gives back.
 -- @return the results of the public with_lock
 function with_lock.run(steps, self, taken, fn, seconds, count, keep, ...)
     return conclude(steps, taken, seconds,

@@ -1,6 +1,7 @@
 --- The nodes of a semaphore's permits pass from one acquisition of a client to the next.
 
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local handoffs = require "spec.support.handoffs"
 local loop = require "spec.support.loop"
 
@@ -18,21 +19,21 @@ describe("a semaphore's permits", function()
             assert(second:acquire({ timeout = 20, count = 2 }))
             tokens[2] = second:token()
             loop.until_true(function()
-                return third:held()
+                return hold_of(third):held()
             end)
             assert(second:release())
         end, function()
             until_claims(client, 2)
             assert(third:acquire(20))
             loop.until_true(function()
-                return second:token() == nil
+                return not hold_of(second):held()
             end)
             assert(third:release())
         end, function()
             loop.until_true(function()
                 return fixture.has(path .. "/locks", 2)
             end)
-            assert(first:release())
+            assert(hold_of(first):release())
         end)
         assert.equal(1, client:stats().hand_overs)
         grow(tokens)
@@ -68,7 +69,7 @@ describe("a semaphore's permits", function()
             loop.until_true(function()
                 return fixture.has(path .. "/locks", 5)
             end)
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end
         loop.run_all(functions)
         assert.same({ 1, 2, "remote", 3, 4 }, order)

@@ -1,6 +1,7 @@
 --- A lock's node passes from one acquisition of a client to the next.
 
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local handoffs = require "spec.support.handoffs"
 local loop = require "spec.support.loop"
 
@@ -69,7 +70,7 @@ describe("a lock's node", function()
             end
             functions[waiting + 2] = function()
                 fixture.until_children(path, 1 + 10 + 1)
-                assert(holder:release())
+                assert(hold_of(holder):release())
             end
             loop.run_all(functions)
             for index = 1, waiting do
@@ -107,7 +108,7 @@ describe("a lock's node", function()
             until_claims(client, before + 9)
             assert.equal(1, #fixture.children(path))
             meanwhile()
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end
         functions[11] = function()
             loop.until_true(function()
@@ -171,7 +172,7 @@ describe("a lock's node", function()
             end
             functions[7] = function()
                 until_claims(client, 6)
-                assert(holder:release())
+                assert(hold_of(holder):release())
             end
             loop.run_all(functions)
             local expected = { 1, 2, 3, 4, 5 }
@@ -196,7 +197,7 @@ describe("a lock's node", function()
                 return fixture.has(path, 3)
             end)
             assert.equal("other", first:contenders()[2].identity)
-            assert(first:release())
+            assert(hold_of(first):release())
         end)
         assert.equal(0, client:stats().hand_overs)
     end)
@@ -229,9 +230,9 @@ describe("a lock's node", function()
         loop.run(function()
             assert(same:acquire(20))
         end, function()
-            assert(first:release())
+            assert(hold_of(first):release())
         end)
-        assert.equal(node, same:node())
+        assert.equal(node, hold_of(same):node())
     end)
 
     it("is not handed over if its grant was ended by max_hold", function()
@@ -252,16 +253,16 @@ describe("a lock's node", function()
     it("is replaced by another node for its waiters when an administrator deletes it", function()
         local client, path = fixture.steady_client({ session_timeout = 8 }), fixture.directory()
         local first, second, third = client:mutex(path), client:mutex(path), client:mutex(path)
-        assert(first:acquire(10))
-        local node, tokens = first:node(), { first:token() }
+        local held = assert(first:acquire(10))
+        local node, tokens = held:node(), { held:token() }
         local functions = contenders({ second, third }, {}, tokens)
         functions[3] = function()
             until_claims(client, 3)
             assert(fixture.observer():delete(node))
             loop.until_true(function()
-                return not first:held()
+                return not held:held()
             end)
-            local ok, _, code = first:release()
+            local ok, _, code = held:release()
             assert.is_nil(ok)
             assert.equal("lost", code)
         end
@@ -294,7 +295,7 @@ describe("a lock's node", function()
                 return got[2]
             end)
             assert.is_true(locks[4]:cancel())
-            assert(locks[1]:release())
+            assert(hold_of(locks[1]):release())
         end)
         assert.same({ nil, "timeout", "granted", "cancelled", "granted" }, got)
         assert.equal(3, client:stats().grants)
@@ -320,7 +321,7 @@ describe("a lock's node", function()
             loop.until_true(function()
                 return fixture.has(path, 2)
             end)
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end)
     end)
 
@@ -362,7 +363,7 @@ describe("a lock's node", function()
             loop.until_true(function()
                 return asked
             end)
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end)
         assert.same({ "remote", "local" }, order)
     end)

@@ -7,6 +7,7 @@
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local interrupts = require "spec.support.interrupts"
 local loop = require "spec.support.loop"
 
@@ -142,7 +143,7 @@ describe("an error at any instruction of", function()
         assert(client:flush(20))
         assert.equal(seats or 0, client:stats().entries)
         assert.is_false(seats == nil and client:needs_pump())
-        assert(client._attempts[object] == nil, "it is said to be acquired")
+        assert(next(client._attempts) == nil, "it is said to be acquired")
     end
 
     local function assert_usable(object)
@@ -247,7 +248,7 @@ describe("an error at any instruction of", function()
             local adapter = setmetatable({}, { __index = require "zklock.adapters.blocking" })
             for name in pairs(calls) do
                 adapter[name] = function(hold)
-                    calls[name] = calls[name] + (hold.acquisition and 1 or 0)
+                    calls[name] = calls[name] + (hold._acquisition and 1 or 0)
                 end
             end
             local told, path = fixture.client({ wait = adapter, session_timeout = 30 }), fixture.path()
@@ -261,7 +262,7 @@ describe("an error at any instruction of", function()
                 end,
                 check = function(case)
                     if case.outer then
-                        assert.is_false(case.outer._hold.within)
+                        assert.is_false(hold_of(case.outer)._within)
                         assert(case.outer:release())
                     end
                     assert(not is_any_held(case.object), "it is held")

@@ -226,11 +226,11 @@ describe("leadership", function()
             anna.client:pump()
             return bert.client:stats().grants == 1
         end)
-        local asked, campaign = fixture.children(path), select(2, next(bert.client._attempts))
+        local asked, campaign = fixture.children(path), next(bert.client._attempts)
         assert.equal(1, #asked)
         assert.equal(1, fixture.client():mutex(path):revoke(20))
         eventually(function()
-            return campaign.acquisition:revocations() == 1
+            return campaign._acquisition:revocations() == 1
         end)
         assert.same({}, bert.calls)
         run_until({ bert }, function()

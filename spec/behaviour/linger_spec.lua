@@ -2,6 +2,7 @@
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local handoffs = require "spec.support.handoffs"
 local loop = require "spec.support.loop"
 local takes = require "spec.support.takes"
@@ -45,7 +46,7 @@ describe("a lock that lingers", function()
             loop.until_true(function()
                 return fixture.has(path, 2)
             end)
-            assert(remote:release())
+            assert(hold_of(remote):release())
         end)
         assert(remote:acquire(10))
         assert.is_true(fixture.has(path, 1))

@@ -1,6 +1,7 @@
 --- A release that finds its node deleted answers lost, on every kind of lock.
 
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 
@@ -23,9 +24,9 @@ for _, kind in ipairs(kinds) do
                 local told = {}
                 local client = new({ session_timeout = 30 })
                 local path = fixture.path()
-                local lock = kind.new(client, path, { on_lost = function(...)
-                    told[#told + 1] = { ... }
-                    assert.is_false((...):held())
+                local lock = kind.new(client, path, { on_lost = function(hold, ...)
+                    told[#told + 1] = { hold:path(), ... }
+                    assert.is_false(hold:held())
                 end })
                 local rival = kinds.new_rival(kind, path)
                 assert(lock:acquire(20))
@@ -33,7 +34,7 @@ for _, kind in ipairs(kinds) do
                 local ok, message, code = lock:release()
                 assert.same({ nil, "lost" }, { ok, code })
                 assert.truthy(message:find(node, 1, true), message)
-                assert.same({ { lock, "lost", message } }, told)
+                assert.same({ { path, "lost", message } }, told)
                 assert.equal(1, client:stats().losses)
                 assert.equal("not_held", select(3, lock:release()))
                 assert.is_true(rival:held())
@@ -143,7 +144,7 @@ describe("a release that finds its node deleted", function()
             answers[1] = { first:release() }
         end, function()
             loop.until_true(function()
-                return first:held()
+                return hold_of(first):held()
             end)
             assert(second:acquire(20))
             assert(fixture.observer():delete(second:node()))

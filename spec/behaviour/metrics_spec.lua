@@ -1,6 +1,7 @@
 --- The figures of each lock group, and the page that zklock.metrics makes of them.
 
 local socket = require "socket"
+local hold_of = require "spec.support.hold_of"
 local exposition = require "spec.support.exposition"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
@@ -107,11 +108,11 @@ describe("a lock group measures", function()
             end)
             assert.same({ 1, 0 }, { group(client).waiting, group(client).held })
             socket.sleep(4)
-            assert(other:release())
+            assert(hold_of(other):release())
         end)
         has(group(client).wait_time, 1, 5, 4)
         assert.same({ 0, 1 }, { group(client).waiting, group(client).held })
-        assert(lock:release())
+        assert(hold_of(lock):release())
         assert.equal(1, group(client).hold_time.count)
         if is_virtual then
             assert.is_true(group(client).hold_time.sum < 1) -- not counted from the request

@@ -1,6 +1,7 @@
 --- A multi acquires its locks in the order of their paths, so that no two multis deadlock.
 
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local locale = require "spec.support.locale"
 local loop = require "spec.support.loop"
 local multis = require "spec.support.multis"
@@ -23,8 +24,9 @@ describe("a multi", function()
         assert.is_true(all:release())
         -- One after the other, if one is taken.
         local blocker = fixture.join(paths[1])
+        local held
         loop.run(function()
-            assert(all:acquire(20))
+            held = assert(all:acquire(20))
         end, function()
             fixture.until_children(paths[1], 2)
             loop.until_true(function()
@@ -32,7 +34,10 @@ describe("a multi", function()
             end)
             fixture.observer():delete(blocker)
         end)
-        tokens = { locks[2]:token(), locks[3]:token(), locks[1]:token() }
+        for index, hold in ipairs(held:holds()) do
+            assert.equal(paths[index], hold:path())
+            tokens[index] = hold:token()
+        end
         assert.is_true(tokens[1] < tokens[2] and tokens[2] < tokens[3], table.concat(tokens, " "))
     end)
 
@@ -65,18 +70,18 @@ describe("a multi", function()
         local paths = multis.three_paths()
         local blocker = fixture.join(paths[2])
         local all, locks = multis.of(fixture.steady_client(), { paths[2], paths[3], paths[1] })
+        local held
         loop.run(function()
-            assert(all:acquire(20))
+            held = assert(all:acquire(20))
         end, function()
             loop.until_true(function()
-                return multis.counts(paths) == "1 2 0" and locks[3]:held()
+                return multis.counts(paths) == "1 2 0" and hold_of(locks[3]):held()
             end)
-            assert.is_false(locks[1]:held())
-            assert.is_false(locks[2]:held())
-            assert.is_false(all:held())
+            assert.is_false(hold_of(locks[1]):held())
+            assert.is_false(hold_of(locks[2]):held())
             fixture.observer():delete(blocker)
         end)
-        assert.is_true(all:held())
+        assert.is_true(held:held())
         assert.equal("1 1 1", multis.counts(paths))
     end)
 end)

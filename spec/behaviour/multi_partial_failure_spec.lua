@@ -1,9 +1,11 @@
 --- All or none: a multi that cannot acquire one of its locks, for whatever reason, releases the others.
 
 local core = require "zklock.core"
+local caller = require "zklock.caller"
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 local multis = require "spec.support.multis"
 local takes = require "spec.support.takes"
@@ -179,9 +181,18 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
         multis.await_counts(paths, "0 0 1")
     end)
 
+    --- The acquisition of a lock that is under way.
+    local function asked_for(lock)
+        for hold in caller.each(lock) do
+            if not hold._granted then
+                return hold
+            end
+        end
+    end
+
     --- Waits, without running the pump, until the lock is granted and another client's revocation request has arrived.
-    local function until_revoked(client, lock)
-        local acquisition = client._attempts[lock].acquisition
+    local function until_revoked(lock)
+        local acquisition = asked_for(lock)._acquisition
         eventually(function()
             return acquisition:phase() == "granted"
         end)
@@ -201,7 +212,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
             end })
             local all = client:multi(locks)
             interfere(function()
-                until_revoked(client, locks[2])
+                until_revoked(locks[2])
             end)
             local ok, message, code = all:acquire(timeout)
             assert.same({ nil, "lost" }, { ok, code })
@@ -224,7 +235,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
         all = client:multi(locks)
         client._contended:note(paths[1]) -- so that the locks are acquired in their order
         interfere(function()
-            until_revoked(client, locks[1])
+            until_revoked(locks[1])
         end)
         assert.equal("cancelled", select(3, all:acquire(20)))
         assert.same({ false, false }, { locks[1]:held(), locks[2]:held() })
@@ -238,7 +249,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
         local all, locks = multis.of(client, paths)
         client._contended:note(paths[1])
         interfere(function()
-            local acquisition = client._attempts[locks[1]].acquisition
+            local acquisition = asked_for(locks[1])._acquisition
             local due = core.now() + 0.2
             eventually(function()
                 return acquisition:phase() == "granted" and core.now() > due
@@ -334,13 +345,13 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
             assert.is_nil((all:acquire(4)))
         end, function()
             loop.until_true(function()
-                return multis.counts(paths) == "1 1 2" and locks[1]:held()
+                return multis.counts(paths) == "1 1 2" and hold_of(locks[1]):held()
             end)
-            assert.is_true(locks[1]:release())
+            assert.is_true(hold_of(locks[1]):release())
             assert(locks[1]:acquire(10))
         end)
-        assert.is_true(locks[1]:held())
-        assert.is_false(locks[2]:held())
+        assert.is_true(hold_of(locks[1]):held())
+        assert.is_false(hold_of(locks[2]):held())
         multis.await_counts(paths, "1 0 1")
     end)
 end)

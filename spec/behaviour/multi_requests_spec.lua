@@ -40,6 +40,7 @@ describe("requests of a multi", function()
         assert.is_true(all:release())
         assert(client:flush(10))
         --- Runs `ask` while no answer comes, until the proxy has seen the expected requests; then lets the answers through.
+        local held
         local function unanswered(ask, expected)
             link:reset_counts()
             link:stall("down")
@@ -55,10 +56,11 @@ describe("requests of a multi", function()
             end)
         end
         unanswered(function()
-            return all:acquire(20)
+            held = all:acquire(20)
+            return held
         end, { create = 3, list = 3, delete = 0 })
         unanswered(function()
-            return all:release()
+            return held:release()
         end, { create = 0, list = 0, delete = 3 })
     end)
 

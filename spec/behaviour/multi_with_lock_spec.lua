@@ -2,6 +2,7 @@
 
 local compat = require "spec.support.compat"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 local multis = require "spec.support.multis"
 
@@ -14,11 +15,11 @@ describe("with_lock of a multi", function()
         local arguments
         local results = compat.pack(all:with_lock(function(...)
             arguments = compat.pack(...)
-            assert.is_true(all:held())
+            assert.is_true(all:held() and (...):held())
             return nil, false, "x", nil
         end, 10, nil, 1, nil))
         assert.equal(4, arguments.n)
-        assert.equal(all, arguments[1])
+        assert.is_false(arguments[1]:held())
         assert.equal(1, arguments[3])
         assert.equal(5, results.n)
         assert.same({ true, nil, false, "x" }, { results[1], results[2], results[3], results[4] })
@@ -94,7 +95,7 @@ describe("with_lock of a multi", function()
     it("does not release what another coroutine has acquired of its locks meanwhile", function()
         local paths = multis.three_paths()
         local all, locks = multis.of(fixture.client({ session_timeout = 12 }), paths)
-        local acquired = {} -- otherwise they could be collected with their coroutine, which releases
+        local acquired = {}
         local outcome = compat.pack(all:with_lock(function()
             fixture.observer():delete(locks[1]:node())
             fixture.await_not_held(locks[1])
@@ -109,7 +110,7 @@ describe("with_lock of a multi", function()
         assert.equal("lost", outcome[3])
         collectgarbage()
         assert.same({ true, true }, { acquired[1]:held(), acquired[2]:held() })
-        assert.same({ true, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+        assert.same({ true, true, false }, { hold_of(locks[1]):held(), hold_of(locks[2]):held(), hold_of(locks[3]):held() })
         assert.equal("1 1 0", multis.counts(paths))
     end)
 
@@ -163,14 +164,15 @@ describe("with_lock of a multi", function()
         it("lets the function yield, and keeps the locks meanwhile", function()
             local all = multis.of(fixture.client(), multis.three_paths())
             local run = coroutine.wrap(function()
-                return all:with_lock(function(_, first)
-                    return coroutine.yield(first + 1) + 1
+                return all:with_lock(function(hold, first)
+                    return coroutine.yield(hold, first + 1) + 1
                 end, 10, 1)
             end)
-            assert.equal(2, run())
-            assert.is_true(all:held())
+            local hold, first = run()
+            assert.equal(2, first)
+            assert.is_true(hold:held())
             assert.same({ true, 11 }, { run(10) })
-            assert.is_false(all:held())
+            assert.is_false(hold:held())
         end)
     end
 end)
@@ -220,14 +222,14 @@ describe("a to-be-closed multi", function()
                     assert(locks[2]:acquire(10))
                 end)()
             end)
-            assert.same({ false, true, false }, { locks[1]:held(), locks[2]:held(), locks[3]:held() })
+            assert.is_true(hold_of(locks[2]):held())
             assert.equal("0 1 0", multis.counts(paths))
         end)
     else
         it("has its metamethod, which has no effect before Lua 5.4", function()
             local all = multis.of(fixture.steady_client(), multis.three_paths())
-            assert(all:acquire(10))
-            getmetatable(all).__close(all)
+            local held = assert(all:acquire(10))
+            getmetatable(held).__close(held)
             assert.is_false(all:held())
         end)
     end

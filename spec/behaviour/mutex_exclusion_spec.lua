@@ -3,6 +3,7 @@
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 
 after_each(fixture.clean)
@@ -10,7 +11,7 @@ after_each(fixture.clean)
 describe("a mutex", function()
     it("is held by one contender, which is alone in the list #valgrind #asan", function()
         local lock = fixture.mutex(fixture.path(), { identity = "me" })
-        assert.equal(lock, lock:acquire(10))
+        assert(lock:acquire(10))
         assert.is_true(lock:held())
         local list = assert(lock:contenders())
         assert.equal(1, #list)
@@ -156,10 +157,10 @@ describe("a mutex", function()
             assert(first:release())
         end, function()
             loop.until_true(function()
-                return first:held()
+                return hold_of(first):held()
             end)
             assert(second:acquire(10))
-            assert.is_false(first:held())
+            assert.is_false(hold_of(first):held())
             order[#order + 1] = "second"
             assert(second:release())
         end)
@@ -180,17 +181,21 @@ describe("a mutex", function()
         assert.same({}, fixture.children(lock:path()))
     end)
 
-    it("may be released by another coroutine than the one that acquired it", function()
-        local lock = fixture.mutex(fixture.path())
+    it("may be released by another coroutine than the one that acquired it, by its hold", function()
+        local lock, held = fixture.mutex(fixture.path()), nil
         loop.run(function()
-            assert(lock:acquire(10))
+            held = assert(lock:acquire(10))
         end, function()
             loop.until_true(function()
-                return lock:held()
+                return held
             end)
-            assert.is_true(lock:release())
+            assert.is_false(lock:held())
+            local ok, message, code = lock:release()
+            assert.same({ nil, "not_held" }, { ok, code })
+            assert.truthy(message:find("call it of the hold that acquire returned", 1, true), message)
+            assert.is_true(held:release())
+            assert.equal("not_held", select(3, held:release()))
         end)
-        assert.is_false(lock:held())
         assert.same({}, fixture.children(lock:path()))
     end)
 

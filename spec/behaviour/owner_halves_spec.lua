@@ -2,6 +2,7 @@
 
 local coroutines = require "spec.support.coroutines"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 
 local assert_unused, begin = coroutines.assert_unused, coroutines.begin
@@ -54,11 +55,11 @@ describe("a read/write lock that several coroutines use", function()
             assert.is_true(rw.write:release())
         end, function()
             loop.until_true(function()
-                return rw.write:held()
+                return hold_of(rw.write):held()
             end)
             assert.equal("timeout", code_of(rw.read:try_acquire()))
             assert(rw.read:acquire(30))
-            assert.is_false(rw.write:held())
+            assert.is_false(hold_of(rw.write):held())
             assert.is_true(rw.read:release())
         end)
     end)
@@ -89,10 +90,10 @@ describe("a semaphore that several coroutines use", function()
         loop.run_all(several(6, function(number)
             local count = 1 + number % 2
             for _ = 1, 3 do
-                assert(semaphore:acquire({ count = count, timeout = 30 }))
+                local held = assert(semaphore:acquire({ count = count, timeout = 30 }))
                 out = out + count
                 most = math.max(most, out)
-                assert.equal(count, #semaphore:_meant():_nodes())
+                assert.equal(count, #held:_nodes())
                 fixture.pass(4)
                 out = out - count
                 assert.is_true(semaphore:release())

@@ -1,5 +1,6 @@
 --- A client's own watches: what fires them, what ends them, and what they survive.
 
+local hold_of = require "spec.support.hold_of"
 local cluster = require "spec.support.cluster"
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
@@ -202,7 +203,7 @@ describe("a watch", function()
             event = kept:wait(20)
         end)
         assert.equal("deleted", event)
-        assert.is_true(lock:held())
+        assert.is_true(hold_of(lock):held())
     end)
 
     it("survives the loss of its connection #asan", function()

@@ -1,7 +1,9 @@
 --- revoke asks the holders of a lock to release it, and calls their on_revoke, on every kind of lock.
 
+local caller = require "zklock.caller"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local mistake = require "spec.support.mistake"
@@ -18,24 +20,24 @@ for _, kind in ipairs(kinds) do
                 asked[#asked + 1] = { ... }
             end })
             local rival = kinds.new_rival(kind, path)
-            assert(lock:acquire(10))
+            local held = assert(lock:acquire(10))
             loop.run(function()
                 loop.until_true(function()
                     client:pump()
                     return asked[1]
                 end)
-                assert.is_true(lock:held())
-                assert(lock:release())
+                assert.is_true(held:held())
+                assert(held:release())
             end, function()
                 assert.equal(1, rival:revoke(10))
                 assert(rival:acquire(20))
             end)
             assert.equal(1, #asked)
-            assert.same({ 1, lock }, { #asked[1], asked[1][1] })
+            assert.same({ 1, held }, { #asked[1], asked[1][1] })
             assert(client:flush(10))
             assert.is_false(fixture.is_watched(path))
             assert.same({ 0, 0 }, { client:stats().entries, client:stats().watches })
-            assert.is_true(rival:release())
+            assert.is_true(hold_of(rival):release())
             assert(lock:acquire(10)) -- the earlier request does not concern the next hold
             client:pump()
             assert.equal(1, #asked)
@@ -228,7 +230,7 @@ describe("revoke", function()
         end)
         assert.same({ 1, 1, 1 }, asked)
         assert.same({ false, false, false }, { readers[1]:held(), readers[2]:held(), readers[3]:held() })
-        assert.is_true(writer.write:held())
+        assert.is_true(hold_of(writer.write):held())
         assert.is_nil(heard)
     end)
 
@@ -291,23 +293,24 @@ describe("revoke", function()
     local function with_early_revocation(fn)
         local client, path = fixture.steady_client(), fixture.directory()
         local holder = fixture.client():mutex(path)
-        local lock = client:mutex(path, { on_revoke = function(lock)
-            lock:release()
+        local lock = client:mutex(path, { on_revoke = function(hold)
+            hold:release()
         end })
-        assert(holder:acquire(10))
+        local held = assert(holder:acquire(10))
         loop.run(function()
             fn(lock)
         end, function()
-            local node
+            local asked, node
             loop.until_true(function()
-                local hold = client._attempts[lock]
-                node = hold and not hold.try and hold.acquisition:node()
+                for hold in caller.each(lock) do
+                    asked, node = hold, not hold._try and hold._acquisition and hold._acquisition:node()
+                end
                 return node
             end)
             assert(fixture.observer():set(node, "__REVOKE__"))
-            assert.is_true(holder:release())
+            assert.is_true(held:release())
             eventually(function() -- the loop does not run meanwhile
-                return client._attempts[lock].acquisition:revocations() > 0
+                return asked._acquisition:revocations() > 0
             end)
         end)
         assert.is_false(lock:held())

@@ -9,8 +9,7 @@ describe("with_read and with_write", function()
         local rw = fixture.rwlock(fixture.path())
         for way, lock in pairs({ with_read = rw.read, with_write = rw.write }) do
             local results = { rw[way](rw, function(given, ...)
-                assert.equal(lock, given)
-                assert.is_true(given:held())
+                assert.is_true(given:held() and lock:held())
                 return select("#", ...), (select(2, ...))
             end, 10, nil, "x", nil) }
             assert.same({ true, 3, "x" }, results)

@@ -1,5 +1,6 @@
 --- No more permits of a semaphore are taken than there are. Several permits are taken together or not at all, in arrival order.
 
+local hold_of = require "spec.support.hold_of"
 local new_dice = require "spec.support.dice"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
@@ -16,7 +17,7 @@ describe("a semaphore", function()
         local taken = {}
         for index = 1, 3 do
             taken[index] = client:semaphore(path, 3)
-            assert.equal(taken[index], taken[index]:acquire(10))
+            assert(taken[index]:acquire(10))
         end
         local late = client:semaphore(path, 3)
         local ok, message, code = late:try_acquire()
@@ -50,24 +51,24 @@ describe("a semaphore", function()
             order[#order + 1] = "let in"
         end)
         assert.same({ "given back", "let in" }, order)
-        assert.is_true(first:held() and third:held())
+        assert.is_true(hold_of(first):held() and hold_of(third):held())
         semaphores.await_nodes(path, 2)
     end)
 
     it("grants several permits together, and releases them together #valgrind #asan", function()
         local path = fixture.path()
         local three, two = fixture.semaphore(path, 4), fixture.semaphore(path, 4)
-        assert.equal(three, three:acquire({ count = 3, timeout = 10 }))
+        assert(three:acquire({ count = 3, timeout = 10 }))
         semaphores.await_nodes(path, 3)
         assert.equal(1, three:available())
         assert.equal("timeout", select(3, two:try_acquire({ count = 2 })))
         assert.equal("timeout", select(3, two:acquire({ count = 2, timeout = 0.2 })))
         semaphores.await_nodes(path, 3)
-        assert.equal(two, two:try_acquire({ count = 1 }))
+        assert(two:try_acquire({ count = 1 }))
         assert.is_true(two:release())
         assert.is_true(three:release())
         semaphores.await_nodes(path, 0)
-        assert.equal(two, two:try_acquire({ count = 4 }))
+        assert(two:try_acquire({ count = 4 }))
         semaphores.await_nodes(path, 4)
     end)
 
@@ -112,7 +113,7 @@ describe("a semaphore", function()
         functions[#functions + 1] = function()
             semaphores.until_line(path, #counts)
             assert.same({}, served)
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end
         loop.run_all(functions)
         assert.equal(#counts, #served)
@@ -224,7 +225,7 @@ describe("a semaphore", function()
     it("runs with_lock with the given count, and releases the permits whatever the function does #valgrind #asan", function()
         local mine = fixture.semaphore(fixture.path(), 3)
         local function look(given, word)
-            assert.equal(mine, given)
+            assert.is_true(given:held())
             return #fixture.children(mine:path() .. "/leases"), word
         end
         assert.same({ true, 2, "word" }, { mine:with_lock(look, { count = 2, timeout = 10 }, "word") })

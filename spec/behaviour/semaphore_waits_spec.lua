@@ -2,6 +2,7 @@
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 local semaphores = require "spec.support.semaphores"
 
@@ -103,8 +104,8 @@ describe("a waiter for permits", function()
                 local now = fixture.children(path .. "/locks")
                 return #now == 2 and now[1] ~= before[1] and now[1] ~= before[2] and now[2] ~= before[1] and now[2] ~= before[2]
             end)
-            assert.is_true(holder:held())
-            assert(holder:release())
+            assert.is_true(hold_of(holder):held())
+            assert(hold_of(holder):release())
         end
         loop.run_all(functions)
         assert.is_true(sessions[1] >= 2 and sessions[2] >= 2)
@@ -124,9 +125,9 @@ describe("a waiter for permits", function()
             end)
             local node = only_child(path .. "/locks")
             assert(fixture.observer():delete(node))
-            assert(holder:release())
+            assert(hold_of(holder):release())
             loop.until_true(function()
-                return mine:held()
+                return hold_of(mine):held()
             end)
         end)
         semaphores.await_nodes(path, 1)
@@ -154,9 +155,9 @@ describe("a waiter for permits", function()
                 local now = fixture.children(path .. "/locks")
                 return #now == 2 and now[1] ~= names[2] and now[2] ~= names[2]
             end)
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end)
-        assert.is_true(mine:held())
+        assert.is_true(hold_of(mine):held())
         assert(client:flush(10))
         semaphores.await_nodes(path, 1)
     end)
@@ -180,7 +181,7 @@ describe("a waiter for permits", function()
             fixture.observer():delete(foreign[1])
             fixture.observer():delete(foreign[2])
         end)
-        assert.is_true(mine:held())
+        assert.is_true(hold_of(mine):held())
         semaphores.await_nodes(path, 2)
     end)
 
@@ -206,7 +207,7 @@ describe("a waiter for permits", function()
             for _ = 1, 5 do
                 assert.is_true(semaphores.child_watches() <= 1) -- none directly after the watch of the head has fired
             end
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end
         loop.run_all(functions)
         assert.is_true(most <= 1, most)
@@ -268,7 +269,7 @@ describe("requests of a semaphore", function()
                 return semaphores.child_watches() == 1
             end)
             assert.same(before, (fixture.observer():exists(path .. "/leases")))
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end)
         -- One node was deleted, one was created: nothing else happened to the permits.
         assert.equal(before.cversion + 2, fixture.observer():exists(path .. "/leases").cversion)

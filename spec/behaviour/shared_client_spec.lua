@@ -1,6 +1,7 @@
 --- Options that a program gives again and again: which client zklock.shared returns, and what locks have.
 
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 local zklock = require "zklock"
 
@@ -118,7 +119,7 @@ describe("the options of locks, which are often the same", function()
                 assert(lock:release())
             end, function()
                 loop.until_true(function()
-                    return lock:held()
+                    return hold_of(lock):held()
                 end)
                 assert(lock:acquire(10))
                 assert(lock:release())

@@ -3,6 +3,7 @@
 
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local kinds = require "spec.support.kinds"
 local loop = require "spec.support.loop"
 local zklock = require "zklock"
@@ -39,7 +40,7 @@ for _, kind in ipairs(kinds) do
                 assert.is_false(lock:held())
                 fixture.observer():delete(long)
             end)
-            assert.is_true(lock:release())
+            assert.is_true(hold_of(lock):release())
             fixture.assert_nothing_left(client)
         end)
 
@@ -146,7 +147,7 @@ for _, kind in ipairs(kinds) do
                 end)
                 assert(fixture.observer():delete(node))
             end)
-            assert.is_true(lock:release())
+            assert.is_true(hold_of(lock):release())
             fixture.assert_nothing_left(client)
         end)
 

@@ -1,6 +1,7 @@
 --- Transactions of a client, and transactions that are guarded by a lock.
 
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 local mistake = require "spec.support.mistake"
 local assert_refused = require "spec.support.refused"
@@ -210,11 +211,12 @@ describe("a lock's transaction", function()
             assert(giver:acquire({ count = 3, timeout = 10 }))
             fixture.until_children(directory .. "/locks", 0)
         end)
+        local acquired
         loop.run(function()
-            assert(acquirer:acquire({ count = 2, timeout = 10 }))
+            acquired = assert(acquirer:acquire({ count = 2, timeout = 10 }))
         end, function()
             fixture.until_children(directory .. "/locks", 1)
-            assert(giver:release())
+            assert(hold_of(giver):release())
         end)
         assert.equal(1, client:stats().hand_overs)
         assert(client:flush(10))
@@ -223,13 +225,13 @@ describe("a lock's transaction", function()
         for index, name in ipairs(names) do
             names[index] = directory .. "/leases/" .. name
         end
-        local nodes = acquirer:_nodes()
+        local nodes = acquired:_nodes()
         table.sort(names)
         table.sort(nodes)
         assert.same(names, nodes)
-        assert(acquirer:transaction():set(path, "new"):commit(10))
-        fixture.observer():delete(nodes[1] == acquirer:node() and nodes[2] or nodes[1])
-        assert_refused("lost", nil, acquirer:transaction():set(path, "newer"):commit(10))
+        assert(acquired:transaction():set(path, "new"):commit(10))
+        fixture.observer():delete(nodes[1] == acquired:node() and nodes[2] or nodes[1])
+        assert_refused("lost", nil, acquired:transaction():set(path, "newer"):commit(10))
         assert.equal("new", data())
     end)
 
@@ -258,13 +260,13 @@ describe("a lock's transaction", function()
     it("is refused once the lease has run out, even if no server has reported a loss", function()
         local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 4 })
         local mutex = cut:mutex(path .. "/lock")
-        assert(mutex:acquire(20))
-        local transaction = mutex:transaction():set(path, "new")
+        local held = assert(mutex:acquire(20))
+        local transaction = held:transaction():set(path, "new")
         link:refuse()
         link:cut()
         loop.run(function()
             loop.until_true(function()
-                return not mutex:held()
+                return not held:held()
             end)
         end)
         assert_refused("lost", nil, transaction:commit(10))
@@ -274,13 +276,12 @@ describe("a lock's transaction", function()
 
     it("that is in flight when the session ends writes nothing", function()
         local cut, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
-        local mutex = cut:mutex(path .. "/lock")
-        assert(mutex:acquire(20))
-        local node = mutex:node()
+        local held = assert(cut:mutex(path .. "/lock"):acquire(20))
+        local node = held:node()
         link:stall("up")
         local code
         loop.run(function()
-            code = select(3, mutex:transaction():set(path, "new"):commit(30))
+            code = select(3, held:transaction():set(path, "new"):commit(30))
         end, function()
             fixture.kill_owner(node)
             link:resume()

@@ -1,5 +1,6 @@
 --- Watches are few, none is left behind, and no packet with them is too large.
 
+local hold_of = require "spec.support.hold_of"
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
@@ -45,9 +46,9 @@ describe("watches", function()
             loop.until_true(function()
                 return servers:watch_count() > 0
             end)
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end)
-        assert.is_true(lock:release())
+        assert.is_true(hold_of(lock):release())
         eventually(function()
             return servers:watch_count() == 0, servers:watch_count()
         end)
@@ -95,7 +96,7 @@ describe("watches", function()
             loop.until_true(function()
                 return servers:watch_count() == 5
             end)
-            assert(holder:release())
+            assert(hold_of(holder):release())
         end
         loop.run_all(functions)
         assert.is_true(client:stats().notifications <= 10, client:stats().notifications)

@@ -1,6 +1,7 @@
 --- support.coroutines: helpers of specs in which several coroutines use one lock object.
 
 local assert = require "luassert"
+local caller = require "zklock.caller"
 
 local coroutines = {}
 
@@ -29,9 +30,10 @@ end
 
 --- Checks that no coroutine has left anything in a lock object.
 function coroutines.assert_unused(lock)
-    assert.is_false(lock._others)
-    assert.is_false(lock._hold)
-    assert.is_nil(lock._client._attempts[lock])
+    assert.is_false(caller.is_used(lock))
+    for hold in pairs(lock._client._attempts) do
+        assert.not_equal(lock, hold._lock)
+    end
 end
 
 return coroutines

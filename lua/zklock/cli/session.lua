@@ -5,8 +5,8 @@
 -- TSTP stops the process, as it would without us. CHLD calls the setting `on_child`. Other signals have no meaning while no
 -- command runs.
 
+local caller = require "zklock.caller"
 local checks = require "zklock.options"
-local Owner = require "zklock.owner"
 local process = require "zklock.process"
 local zklock = require "zklock"
 
@@ -151,8 +151,8 @@ end
 
 --- The node by which this command holds a lock or queues for it.
 local function own_node(lock)
-    local hold = Owner.use(lock)
-    return hold and hold.acquisition and hold.acquisition:node()
+    local hold = caller.own(lock, caller.running(lock._client))
+    return hold and hold._acquisition and hold._acquisition:node()
 end
 
 --- Describes the holders of the first of these locks that another client holds: "held by web3:4711 (its node is 3 min old)".

@@ -1,62 +1,59 @@
 --- lock.callback: acquisitions with the option `callback`, for which nothing waits.
 --
--- For zklock.lock.acquire. A call (zklock.call) stands for the attempt, where otherwise a coroutine would wait. An acquisition by
--- callback is made for its own *caller* (zklock.owner), not for the coroutine that asks: that coroutine goes on, and any number
--- of acquisitions may be under way by one object. Where the adapter knows owners (inside nginx: requests) the hold is given to
--- the coroutine of the callback, when it runs, and ends with the callback, unless it was acquired with `keep`.
+-- For zklock.lock. A call (zklock.call) stands for the attempt, where otherwise a coroutine would wait. Such a hold belongs to no
+-- coroutine: any number of them may be under way by one lock, and the lock keeps them as long as they last. Where the adapter knows
+-- owners (inside nginx: requests) it is given to the coroutine of the callback, when that runs, and ends with the callback, unless
+-- it was acquired with `keep`.
 
-local attempts = require "zklock.lock.attempt"
+local acquire = require "zklock.acquire"
 local Call = require "zklock.call"
+local caller = require "zklock.caller"
 local Hold = require "zklock.hold"
 local LockGroups = require "zklock.lock_groups"
-local Owner = require "zklock.owner"
 
 local error, pcall = error, pcall
 local min = math.min
-local present = Hold.present
 local refuse = LockGroups.refuse
-local ask, attempt_decided, OFFLINE_PATIENCE = attempts.request, attempts.decided, attempts.OFFLINE_PATIENCE
 
-local callbacks = {}
-
---- The functions of calls for a lock; see zklock.call. The subject is `{ lock =, hold =, seconds =, keep = }`.
+--- The functions of calls for a lock; see zklock.call. The subject is `{ hold =, seconds =, keep = }`.
 local kind = { name = "acquire" }
 
 function kind.decided(subject)
-    return attempt_decided(subject.hold)
+    return acquire.decided(subject.hold)
 end
 
 function kind.results(subject)
-    local lock, hold = subject.lock, subject.hold
-    local granted, message, code = lock:_conclude(hold, subject.seconds)
+    local hold = subject.hold
+    local granted, message, code = acquire.conclude(hold, subject.seconds)
     if granted then
-        return lock
+        return hold
     end
-    lock:_abandon(hold)
-    refuse(lock._settings.group, code)
+    hold:_abandon()
+    refuse(hold._lock._settings.group, code)
     return nil, message, code
 end
 
 function kind.cancel(subject)
-    return subject.lock:_cancel()
+    return acquire.cancel(subject.hold)
 end
 
-function kind.deliver(subject, fn, lock, message, code)
-    local adapter, hold = subject.lock._client._adapter, subject.hold
-    if not lock or not adapter.owner then
-        return fn(lock, message, code)
+function kind.deliver(subject, fn, hold, message, code)
+    local client = subject.hold._lock._client
+    local adapter = client._adapter
+    if not hold or not adapter.owner then
+        return fn(hold, message, code)
     end
-    hold.keep = subject.keep
-    Owner.pass(lock, hold, Owner.running(lock._client))
-    if hold.keep then
-        return fn(lock)
+    hold._keep = subject.keep
+    caller.pass(hold, caller.running(client))
+    if hold._keep then
+        return fn(hold)
     elseif adapter.bind then
         adapter.bind(hold) -- for a callback that is broken off
     end
-    local ok, problem = pcall(fn, lock)
-    if present(lock) == hold then
-        hold.levels = 1
-        lock:_begin_release()
+    local ok, problem = pcall(fn, hold)
+    if not hold._over then
+        hold._levels = 1
+        hold:_begin_release()
     end
     if not ok then
         error(problem, 0)
@@ -69,14 +66,15 @@ local function limit_of(client, timeout)
         return timeout
     end
     local within = client:_cleanup_timeout()
-    return client._core:state() == "connected" and within or min(within, OFFLINE_PATIENCE)
+    return client._core:state() == "connected" and within or min(within, acquire.OFFLINE_PATIENCE)
 end
 
 --- Asks for the lock and makes the call. Runs protected.
-local function begin(lock, hold, subject, fn)
-    Owner.note_caller(lock, hold.acquirer)
-    local client = lock._client
-    local acquisition, message, code = ask(lock, hold)
+local function begin(subject, fn)
+    local hold = subject.hold
+    local client = hold._lock._client
+    caller.keep(hold)
+    local acquisition, message, code = acquire.request(hold)
     if not acquisition then
         return nil, message, code
     end
@@ -89,7 +87,7 @@ local function begin(lock, hold, subject, fn)
 end
 
 --- Acquires for a callback. Returns at once.
--- @tparam Lock self
+-- @tparam Lock lock
 -- @tparam number seconds 0: try; math.huge: no limit
 -- @tparam number count
 -- @tparam boolean|nil keep
@@ -97,28 +95,24 @@ end
 -- @treturn table|nil the call
 -- @treturn string|nil message
 -- @treturn string|nil code "closed", "forked", "phase", "failed": the callback is not going to be called
-function callbacks.acquire(self, seconds, count, keep, fn)
-    local able, message, code = Call.is_possible(self._client)
+return function(lock, seconds, count, keep, fn)
+    local able, message, code = Call.is_possible(lock._client)
     if not able then
-        refuse(self._settings.group, code)
+        refuse(lock._settings.group, code)
         return nil, message, code
     end
-    local lock = Owner.place_of_caller(self)
-    -- Until the callback runs, the hold belongs to no request and must not end with one.
-    local hold = Hold.new(seconds == 0 and Hold.TRY or Hold.WAIT, count, Owner.new_caller(), true)
-    hold.by_callback = true
-    local subject = { lock = lock, hold = hold, seconds = seconds, keep = keep or false }
+    -- Until the callback runs, it must not end with a request.
+    local hold = Hold.new(lock, seconds == 0 and Hold.TRY or Hold.WAIT, count, false, true)
+    hold._by_callback = true
     local ok, call
-    ok, call, message, code = pcall(begin, lock, hold, subject, fn)
+    ok, call, message, code = pcall(begin, { hold = hold, seconds = seconds, keep = keep or false }, fn)
     if ok and call then
         return call
     end
-    lock:_abandon(hold)
+    hold:_abandon()
     if not ok then
         error(call, 0)
     end
-    refuse(self._settings.group, code)
+    refuse(lock._settings.group, code)
     return nil, message, code
 end
-
-return callbacks

@@ -2,18 +2,20 @@
 --
 -- For zklock.multi, whose header says when each is right. What is asked for and taken is noted in a run (zklock.multi.run).
 
+local acquiring = require "zklock.acquire"
+local caller = require "zklock.caller"
 local core = require "zklock.core"
+local deadlock = require "zklock.lock.deadlock"
 local Hold = require "zklock.hold"
 local LockGroups = require "zklock.lock_groups"
-local Owner = require "zklock.owner"
 local runs = require "zklock.multi.run"
 local wait = require "zklock.wait"
 
-local error, ipairs = error, ipairs
+local error, ipairs, select = error, ipairs, select
 local max = math.max
 local now = core.now
-local refuse = LockGroups.refuse
-local abandon_asked, find_lost, keep, new_record = runs.abandon_asked, runs.find_lost, runs.keep, runs.new_record
+local own, refuse = caller.own, LockGroups.refuse
+local abandon_asked, find_lost, new_record = runs.abandon_asked, runs.find_lost, runs.new_record
 
 local acquires = {}
 
@@ -27,17 +29,10 @@ local function note_refusal(self, member, code)
     end
 end
 
---- Finds the lock object by which the run's coroutine acquires a member.
-local function place(self, run, index)
-    local member = Owner.place(self._members[index], run.acquirer)
-    run.members[index] = member
-    return member
-end
-
 --- The answer of an acquisition that was cancelled, or was given up because its coroutine was not resumed in time.
 local function was_cancelled(run)
     local message, code = "waiting for the locks was cancelled", "cancelled"
-    if run.cancelled == "timeout" then
+    if run._cancelled == "timeout" then
         local what = run.try and "could not try the locks" or "could not acquire the locks"
         message, code = select(2, run.multi._client:_not_resumed(what, run.try))
     end
@@ -50,31 +45,31 @@ end
 -- @treturn true|nil message and code of the first that was not granted, and this member, whose refusal is not counted yet; nothing
 -- of these if the run was cancelled meanwhile
 local function take_together(self, run, way, deadline)
-    local handles, members = {}, run.members
+    local handles, members = {}, self._members
     for index = 1, #members do
-        local acquisition, message, code = members[index]:_ask(way, run.acquirer, run.keep, new_record(run, index))
+        local acquisition, message, code = acquiring.ask(members[index], way, run.me, run.keep, new_record(run, index))
         if not acquisition then
             abandon_asked(run)
             return nil, message, code, members[index]
         end
-        handles[index] = run.records[index].hold.id
+        handles[index] = run.records[index].hold._id
     end
     local able, message, code = wait.until_decided(self._client, handles, deadline, runs.decided, run)
     if able == nil then
         abandon_asked(run)
         return nil, message, code, members[1]
-    elseif run.cancelled then
+    elseif run._cancelled then
         return nil
     end
     for index = 1, #members do
         local held
-        held, message, code = members[index]:_conclude(run.records[index].hold, 0)
+        held, message, code = acquiring.conclude(run.records[index].hold, 0)
         if not held then
             note_refusal(self, members[index], code)
             abandon_asked(run)
             return nil, message, code, members[index]
         end
-        keep(run, index)
+        run.taken = index
     end
     return true
 end
@@ -82,21 +77,19 @@ end
 --- Takes the members that are not taken yet in their order, and waits for each.
 local function take_in_order(self, run, deadline)
     for index = run.taken + 1, #self._members do
-        if run.cancelled then
+        if run._cancelled then
             return was_cancelled(run)
         end
-        runs.weaken(run)
-        run.current = place(self, run, index)
-        local timeout = run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
-        local got, message, code = run.current:_enter(timeout, 1, run.keep, new_record(run, index))
-        run.current = nil
+        local member, timeout = self._members[index], run.try and 0 or max(deadline - now(), SHORTEST_WAIT)
+        run._current = new_record(run, index)
+        local got, message, code = acquiring.enter(member, timeout, 1, run.keep, run._current)
+        run._current = false
         if not got then
             abandon_asked(run)
-            note_refusal(self, self._members[index], code)
+            note_refusal(self, member, code)
             return nil, message, code
         end
-        run.members[index] = got
-        keep(run, index)
+        run.taken = index
     end
     return true
 end
@@ -110,21 +103,22 @@ local function take_all_in_order(self, run, deadline)
         if not taken then
             return nil, message, code
         end
-        local member, hold = find_lost(run)
-        if not member then
+        local lost = find_lost(run)
+        local settings = lost and lost._lock._settings
+        if not lost then
             return true
-        elseif member._settings.reentrant or now() >= deadline then
-            refuse(member._settings.group, "lost")
-            return nil, member:_lost_message(hold), "lost"
+        elseif settings.reentrant or now() >= deadline then
+            refuse(settings.group, "lost")
+            return nil, lost:_lost_message(), "lost"
         end
-        runs.begin_anew(self, run)
+        runs.give_back(run)
     end
 end
 
---- Whether no member is held or being acquired by its object.
+--- Whether the run's coroutine neither holds a member nor acquires it.
 local function all_free(self, run)
-    for _, member in ipairs(run.members) do
-        if Hold.present(member) or self._client._attempts[member] then
+    for _, member in ipairs(self._members) do
+        if own(member, run.me) then
             return false
         end
     end
@@ -142,11 +136,11 @@ end
 
 --- Acquires all members. Unless it returns true, its caller must give everything back. Runs protected.
 local function attempt(self, run, timeout)
-    for index = 1, #self._members do
-        local deadlock = place(self, run, index):_deadlock(timeout, 1, run.acquirer)
-        if deadlock then
-            refuse(self._members[index]._settings.group, "deadlock")
-            return nil, deadlock, "deadlock"
+    for _, member in ipairs(self._members) do
+        local problem = deadlock(member, own(member, run.me), timeout, 1, run.me)
+        if problem then
+            refuse(member._settings.group, "deadlock")
+            return nil, problem, "deadlock"
         end
     end
     local deadline = now() + timeout
@@ -160,12 +154,12 @@ local function attempt(self, run, timeout)
     else
         taken, message, code, refused = take_together(self, run, Hold.TRY, now() + self._client:_cleanup_timeout())
     end
-    local member, hold = find_lost(run)
-    if taken and member then -- lost in a callback of another member
-        taken, message, code, refused = nil, member:_lost_message(hold), "lost", member
-        runs.begin_anew(self, run)
+    local lost = find_lost(run)
+    if taken and lost then -- in a callback of another member
+        taken, message, code, refused = nil, lost:_lost_message(), "lost", lost._lock
+        runs.give_back(run)
     end
-    if run.cancelled and not taken then
+    if run._cancelled and not taken then
         return was_cancelled(run)
     elseif taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         if refused then
@@ -178,21 +172,21 @@ end
 
 --- Acquires all members, or gives back what it has taken. Runs protected.
 local function attempt_or_end(self, run, timeout)
-    runs.begin(self, run)
+    runs.begin(run)
     local got, message, code = attempt(self, run, timeout)
     if not got then
-        runs.end_run(self, run)
+        runs.end_run(run)
         return nil, message, code
     end
-    runs.complete(self, run)
+    runs.complete(run)
     return run
 end
 
 --- Runs one acquisition from beginning to end. An error gives it up. After the protected call nothing is left to do that another
 -- error could prevent.
--- @treturn table|nil the run, which has the members and their holds; nil, message, code
+-- @treturn table|nil the run, which has the holds; nil, message, code
 function acquires.acquire(self, timeout, run)
-    if self._runs[run.acquirer] then
+    if self._runs[run.me.thread] then
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
     wait.note_thread(self._client._registry, run)
@@ -200,7 +194,7 @@ function acquires.acquire(self, timeout, run)
     if ok then
         return got, message, code
     end
-    runs.end_run(self, run)
+    runs.end_run(run)
     error(got, 0)
 end
 

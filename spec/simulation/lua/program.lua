@@ -11,8 +11,8 @@
 
 -- luacheck: globals world
 local core = require "zklock.core"
-local Hold = require "zklock.hold"
-local Owner = require "zklock.owner"
+local caller = require "zklock.caller"
+local held_acquisition = require("zklock.hold").held_acquisition
 local zklock = require "zklock"
 
 local below, now = world.below, core.now
@@ -173,12 +173,12 @@ end
 --- Calls fn(hold) for each hold of a lock object, of any coroutine, that is held at this moment. Returns how many there are.
 local function each_held(object, lock, fn)
     local count = 0
-    for holder in Owner.each(lock) do
-        local acquisition = Hold.held_acquisition(holder)
+    for hold in caller.each(lock) do
+        local acquisition = held_acquisition(hold)
         if acquisition and not disowned(object, acquisition) then
             count = count + 1
             if fn then
-                fn(holder._hold)
+                fn(hold)
             end
         end
     end
@@ -197,13 +197,14 @@ local function held_on(path)
             elseif object.kind == "rwlock" then
                 exclusive = exclusive + each_held(object, lock.write)
                 each_held(object, lock.read, function(hold)
-                    if not Hold.held_acquisition(Owner.own(lock.write, hold.acquirer)) then -- otherwise its coroutine also writes
+                    local me = hold._caller
+                    if not (me and held_acquisition(caller.own(lock.write, me))) then -- otherwise its coroutine also writes
                         shared = shared + 1
                     end
                 end)
             else
                 each_held(object, lock, function(hold)
-                    permits = permits + hold.count
+                    permits = permits + hold._count
                 end)
             end
         end
@@ -222,21 +223,21 @@ local function check_exclusion()
     end
 end
 
-local latest = {} -- path -> the token of the latest grant, and its holder
-local latest_lock = setmetatable({}, { __mode = "v" })
+local latest = {} -- path -> the token of the latest grant, and its hold
+local latest_hold = setmetatable({}, { __mode = "v" })
 local latest_thread = setmetatable({}, { __mode = "v" }) -- path -> the coroutine of the latest grant
 
-local function check_token(path, lock)
-    if ADMINISTRATED and world.deleted(lock:node() or "") then
+local function check_token(path, held)
+    if ADMINISTRATED and world.deleted(held:node() or "") then
         return -- the token may be stale
     end
-    local token, before = lock:token(), latest[path]
-    local again = token == before and lock == latest_lock[path] -- reentrant
+    local token, before = held:token(), latest[path]
+    local again = token == before and held == latest_hold[path] -- reentrant
     if token and before and token <= before and not again then
         violated("tokens grow", path, before, token)
     end
     if token then
-        latest[path], latest_lock[path] = token, lock
+        latest[path], latest_hold[path] = token, held
     end
 end
 
@@ -288,7 +289,7 @@ local function random_settings()
         reentrant = chance(1, 6), handoff = chance(1, 2) and below(4) or nil, linger = chance(1, 4) and T / 4 or nil,
         max_hold = chance(1, 6) and T / 2 or nil, wait_release = chance(1, 2) or false,
         on_lost = chance(1, 2) and function() end or nil,
-        on_revoke = chance(1, 3) and function(lock) lock:release({ wait = false }) end or nil
+        on_revoke = chance(1, 3) and function(held) held:release({ wait = false }) end or nil
     }
 end
 
@@ -324,13 +325,23 @@ local function random_object()
     return #entry.objects > 0 and pick(entry.objects) or nil
 end
 
+--- Returns a hold of a lock, of any coroutine, that is held at this moment; nil if there is none.
+local function any_hold(lock)
+    for hold in caller.each(lock) do
+        if hold:held() then
+            return hold
+        end
+    end
+    return nil
+end
+
 --- Returns the part of an object that is acquired, and the arguments of acquire. A semaphore's count is constant while it may be
 -- held.
 local function random_half(object, timeout)
     if object.kind == "rwlock" then
         return chance(2, 3) and object.lock.read or object.lock.write, timeout
     elseif object.kind == "semaphore" then
-        if object.busy == 0 and not object.lock:held() then
+        if object.busy == 0 and not any_hold(object.lock) then
             object.count = 1 + below(PERMITS)
         end
         return object.lock, { timeout = timeout, count = object.count }
@@ -338,22 +349,12 @@ local function random_half(object, timeout)
     return object.lock, timeout
 end
 
---- Whether any coroutine holds a lock object.
-local function is_any_held(lock)
-    for holder in Owner.each(lock) do
-        if Hold.held_acquisition(holder) then
-            return true
-        end
-    end
-    return false
-end
-
 --- Whether any part of an object is held.
 local function is_held(object)
     if object.kind == "rwlock" then
-        return is_any_held(object.lock.read) or is_any_held(object.lock.write)
+        return any_hold(object.lock.read) ~= nil or any_hold(object.lock.write) ~= nil
     end
-    return is_any_held(object.lock)
+    return any_hold(object.lock) ~= nil
 end
 
 --- Calls try(…) with an object that may be held during the call or afterwards.
@@ -373,17 +374,18 @@ local function limit_of(timeout)
     return timeout == 0 and T or timeout
 end
 
-local function release(lock, settings)
-    return try("release", T, RELEASE, lock.release, lock, settings)
+local function release(held, settings)
+    return try("release", T, RELEASE, held.release, held, settings)
 end
 
-local function hold(object, lock)
+--- Has a hold for a while. It is released by itself, or by its lock.
+local function hold(object, lock, held)
     grants = grants + 1
     local alone, thread = object.kind == "mutex" or object.kind == "rwlock" and lock == object.lock.write, coroutine.running()
     if alone then
-        check_token(object.path, lock)
+        check_token(object.path, held)
     end
-    local token = lock:token()
+    local token = held:token()
     if alone and token then
         latest_thread[object.path] = thread
     end
@@ -391,13 +393,13 @@ local function hold(object, lock)
         sleep(below(1000) / 1000 * T * (chance(1, 10) and 2 or 0.1))
     end
     check_exclusion()
-    if alone and not ADMINISTRATED and token and lock:token() == token and latest_thread[object.path] ~= thread then
+    if alone and not ADMINISTRATED and token and held:token() == token and latest_thread[object.path] ~= thread then
         violated("one coroutine is inside", object.path)
     end
     if chance(1, 30) then
         return -- keeps the lock
     end
-    release(lock, chance(1, 3) and { wait = chance(1, 2) } or nil)
+    release(chance(1, 2) and held or lock, chance(1, 3) and { wait = chance(1, 2) } or nil)
 end
 
 local OPERATIONS = {}
@@ -413,7 +415,7 @@ operation(12, function(object)
     local lock, given = random_half(object, timeout)
     local got = busily(object, "acquire", limit_of(timeout), ACQUIRE, lock.acquire, lock, given)
     if got and not is_shortage(got) then
-        hold(object, lock)
+        hold(object, lock, got)
     end
 end)
 
@@ -450,9 +452,10 @@ end)
 --- A write that the server executes only if the lock is held.
 operation(2, function(object)
     local lock = object.kind == "rwlock" and object.lock.write or object.lock
-    if lock:held() then
+    local held = any_hold(lock)
+    if held then
         local timeout = 1 + below(3)
-        local transaction = lock:transaction():create("/log-", "x", { sequential = true })
+        local transaction = held:transaction():create("/log-", "x", { sequential = true })
         try("commit", timeout, QUESTION, transaction.commit, transaction, timeout)
     end
 end)
@@ -471,10 +474,12 @@ operation(2, function(object)
             count = 1, busy = 1 }
     end
     local multi, timeout = entry.client:multi(members), pick(TIMEOUTS)
-    if try("multi", limit_of(timeout) + T, ACQUIRE, multi.acquire, multi, timeout) then
+    local held = try("multi", limit_of(timeout) + T, ACQUIRE, multi.acquire, multi, timeout)
+    if held and not is_shortage(held) then
         sleep(T / 20)
         check_exclusion()
-        try("multi release", 2 * T, RELEASE, multi.release, multi)
+        held = chance(1, 2) and held or multi
+        try("multi release", 2 * T, RELEASE, held.release, held)
     end
 end)
 
@@ -504,10 +509,11 @@ end)
 
 if ADMINISTRATED then
     operation(4, function(object)
-        local lock = object.kind == "rwlock" and (object.lock.write:held() and object.lock.write or object.lock.read) or object.lock
+        local held = object.kind == "rwlock" and (any_hold(object.lock.write) or any_hold(object.lock.read)) or
+            object.kind ~= "rwlock" and any_hold(object.lock)
         local directory = object.path .. (object.kind == "semaphore" and pick { "/locks", "/leases" } or "")
         local choice = below(6)
-        local doomed = choice == 0 and object.path or choice < 4 and lock:node() or world.child(directory, below(20))
+        local doomed = choice == 0 and object.path or choice < 4 and held and held:node() or world.child(directory, below(20))
         if doomed then
             deletions = deletions + 1
             world.delete(doomed)
@@ -571,8 +577,10 @@ local function settle()
     for _, entry in ipairs(clients) do
         for _, object in ipairs(entry.objects) do
             for _, lock in ipairs(object.kind == "rwlock" and { object.lock.read, object.lock.write } or { object.lock }) do
-                while lock:held() do
-                    lock:release()
+                local held = any_hold(lock)
+                while held do
+                    held:release()
+                    held = any_hold(lock)
                 end
             end
         end

@@ -6,6 +6,7 @@
 --   * holds of with_lock in a coroutine that nginx has dropped (ngx.thread.kill; ngx.exit, while the answer is being sent).
 -- Holds that were acquired with `keep = true` are left alone.
 
+local Hold = require "zklock.hold"
 local running = require "zklock.adapters.openresty.requests"
 
 local pairs = pairs
@@ -14,31 +15,28 @@ local is_dropped_thread, is_over, place_of = running.is_dropped_thread, running.
 
 local holds = {}
 
--- `hold.owner` has weak references: `owner` is the request and `thread` the coroutine that have asked for the lock. The running
--- coroutine has just asked, or was given the hold, so it is the hold's acquirer (zklock.owner), which has this table. `place` is
--- added here when it is known: the coroutine's place as of running.place_of.
+-- `hold._caller` (zklock.caller) has weak references: `owner` is the request and `thread` the coroutine that have asked for the
+-- lock, or were given the hold. `place` is added here when it is known: the coroutine's place as of running.place_of.
 
 --- Notes which coroutine and request have asked for a lock: the acquisition ends with the request.
 function holds.bind(hold)
-    local weak = hold.acquirer.weak
-    hold.owner = weak
-    local request = weak.owner
+    local request = hold._caller.owner
     if request and request.scope then
-        request.scope:add(hold.acquisition)
+        request.scope:add(hold._acquisition)
     end
 end
 
 --- Makes a hold outlive its request.
 function holds.keep(hold)
-    local request = hold.owner and hold.owner.owner
+    local request = hold._caller.owner
     if request and request.scope then
-        request.scope:remove(hold.acquisition)
+        request.scope:remove(hold._acquisition)
     end
 end
 
 --- Notes that a hold belongs to with_lock: it ends with the running coroutine, if that coroutine has acquired it.
 function holds.enclose(hold)
-    local weak, thread = hold.owner, running_thread()
+    local weak, thread = hold._caller, running_thread()
     if weak and thread and weak.thread == thread and weak.place == nil then
         weak.place = place_of(thread)
     end
@@ -46,21 +44,20 @@ end
 
 --- Whether the request, or the with_lock, that a hold belongs to has ended.
 local function is_abandoned(hold)
-    local weak = hold.owner
-    return not weak or is_over(weak.owner) or hold.within and is_dropped_thread(weak.owner, weak.thread, weak.place)
+    local weak = hold._caller
+    return not weak or is_over(weak.owner) or hold._within and is_dropped_thread(weak.owner, weak.thread, weak.place)
 end
 
 --- Gives back abandoned holds: those with `keep` only if `all`; those of timers also if their time of grace is over.
 -- @treturn boolean whether something is still held
 function holds.release_abandoned(client, all, grace_is_over)
     local abandoned, living = {}, false
-    for _, lock in pairs(client._registry.observers) do
-        local hold = lock._hold
-        if hold then
-            local over = (all or not hold.keep) and is_abandoned(hold)
-                or grace_is_over and hold.owner.owner.phase == "timer"
+    for _, hold in pairs(client._registry.observers) do
+        if Hold.is_hold(hold) then
+            local over = (all or not hold._keep) and is_abandoned(hold)
+                or grace_is_over and hold._caller.owner.phase == "timer"
             if over then
-                abandoned[#abandoned + 1] = hold.acquisition
+                abandoned[#abandoned + 1] = hold._acquisition
             else
                 living = true
             end

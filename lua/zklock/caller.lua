@@ -1,0 +1,221 @@
+--- caller: which coroutine calls, and inside nginx for which request; and which hold of a lock is the caller's.
+--
+-- A hold belongs to the coroutine that acquired it. Where the adapter has the function `owner`, as inside nginx, it belongs to
+-- the coroutine's owner, a request, whose other coroutines may use it, too. A *caller* stands for a coroutine and its owner without
+-- a strong reference to them: a table with weak values, `thread`, `owner`, and `key`, which is the owner, or else the thread.
+--
+-- A lock finds its holds by that key (`lock._holds`). Keys are weak: what a coroutine asks for is collected with it. `_next` of a
+-- hold is another hold of the same key. A hold that the program has is also in the set `lock._kept`, so that it lasts as long as
+-- its lock; if it ends with an owner, such as a request, that keeps it instead.
+
+local coroutine, next, pairs, pcall, setmetatable = coroutine, next, pairs, pcall, setmetatable
+local running_thread = coroutine.running
+
+local caller = {}
+
+local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
+
+--- Stands for the thread of the main program where Lua has no thread object for it.
+local MAIN = {}
+
+--- key -> the caller that was asked for last. (nginx reuses threads for other requests.)
+local callers = setmetatable({}, WEAK_KEYS)
+
+--- owner -> set of the holds that last as long as it does.
+local held_by_owner = setmetatable({}, WEAK_KEYS)
+
+--- Returns the caller that stands for the running coroutine.
+local function running(client)
+    local thread, ask = running_thread() or MAIN, client._adapter.owner
+    local owner = ask and ask()
+    local key = owner
+    if key == nil then
+        key = thread
+    end
+    local me = callers[key]
+    if not me or me.thread ~= thread then
+        me = setmetatable({ thread = thread, owner = owner, key = key }, WEAK_VALUES)
+        callers[key] = me
+    end
+    return me
+end
+caller.running = running
+
+--- The status of a caller's coroutine, as of coroutine.status: "dead" if it was collected. Inside nginx this is right only for the
+-- request that asks.
+local function status(one)
+    local thread = one.thread
+    if thread == MAIN then
+        return "normal"
+    elseif thread == nil then
+        return "dead"
+    end
+    local ok, word = pcall(coroutine.status, thread)
+    return ok and word or "suspended"
+end
+
+--- Whether a caller's coroutine cannot run before this one yields or ends, because it has resumed this one.
+function caller.is_above(one, me)
+    return one.thread ~= me.thread and one.owner == me.owner and status(one) == "normal"
+end
+
+--- Whether a caller's coroutine has ended. nginx's status of a light thread is "zombie" before ngx.thread.wait.
+local function has_ended(one)
+    local word = status(one)
+    return word == "dead" or word == "zombie"
+end
+
+--- Returns the hold that the caller has by a lock, or its acquisition under way: that of its coroutine, otherwise what an ended
+-- coroutine of its owner has left.
+-- @treturn Hold|nil
+function caller.own(lock, me)
+    local hold, left = lock._holds and lock._holds[me.key], nil
+    while hold do
+        if not hold._over then
+            if hold._caller.thread == me.thread then
+                return hold
+            elseif has_ended(hold._caller) then
+                left = hold
+            end
+        end
+        hold = hold._next
+    end
+    return left
+end
+
+--- Returns the hold that a method of a lock is about: that of the running coroutine, otherwise the only one of its owner.
+-- @treturn Hold|nil
+function caller.meant(lock)
+    local holds = lock._holds
+    if not holds then
+        return nil
+    end
+    local me = running(lock._client)
+    local hold, only = holds[me.key], nil
+    while hold do
+        if hold._granted and not hold._over then
+            if hold._caller.thread == me.thread then
+                return hold
+            end
+            only = only == nil and hold
+        end
+        hold = hold._next
+    end
+    return only or nil
+end
+
+--- Notes that a caller asks for a lock by this hold.
+function caller.note(hold)
+    local lock, key = hold._lock, hold._caller.key
+    local holds = lock._holds
+    if not holds then
+        holds = setmetatable({}, WEAK_KEYS)
+        lock._holds = holds
+    end
+    hold._next = holds[key]
+    holds[key] = hold
+end
+
+--- Makes the lock keep a hold as long as it lasts.
+function caller.keep(hold)
+    local lock = hold._lock
+    lock._kept = lock._kept or {}
+    lock._kept[hold] = true
+end
+
+--- Ends that.
+function caller.let_go(hold)
+    local kept, mine = hold._lock._kept, hold._caller
+    if kept then
+        kept[hold] = nil
+    end
+    local held = mine and mine.owner ~= nil and held_by_owner[mine.owner]
+    if held then
+        held[hold] = nil
+    end
+end
+
+--- Notes that a hold was granted, and is the program's.
+function caller.note_granted(hold)
+    local me = hold._caller
+    local owner = me and me.owner
+    hold._lock._latest = me
+    if not owner or hold._keep then
+        return caller.keep(hold)
+    end
+    local held = held_by_owner[owner]
+    if not held then
+        held = {}
+        held_by_owner[owner] = held
+    end
+    held[hold] = true
+end
+
+--- Notes that a hold, or an acquisition under way, has ended.
+function caller.forget(hold)
+    local lock, me = hold._lock, hold._caller
+    hold._over = true
+    if lock._kept or me and me.owner ~= nil then
+        caller.let_go(hold)
+    end
+    local holds, key = lock._holds, me and me.key
+    if not holds or key == nil then
+        return
+    end
+    local at = holds[key]
+    if at == hold then
+        holds[key] = hold._next
+    end
+    while at do
+        if at._next == hold then
+            at._next = hold._next
+        end
+        at = at._next
+    end
+end
+
+--- Gives a hold that belongs to no coroutine to the running one.
+function caller.pass(hold, me)
+    caller.let_go(hold)
+    hold._caller = me
+    caller.note(hold)
+    caller.note_granted(hold)
+end
+
+--- An iterator over all holds of a lock, and its acquisitions under way.
+function caller.each(lock)
+    local found = {}
+    for _, first in pairs(lock._holds or {}) do
+        local hold = first
+        while hold do
+            found[hold] = not hold._over or nil
+            hold = hold._next
+        end
+    end
+    for hold in pairs(lock._kept or {}) do
+        found[hold] = not hold._over or nil
+    end
+    return pairs(found)
+end
+
+--- Whether the caller's owner holds this path already, by any lock object of the client.
+function caller.holds(client, path, me)
+    for hold in pairs(me and me.owner ~= nil and held_by_owner[me.owner] or {}) do
+        if hold._lock._client == client and hold._lock._path == path and hold:held() then
+            return true
+        end
+    end
+    return false
+end
+
+--- Which waits a cancel by this caller ends: those of its owner, or all if it has none.
+function caller.cancels(one, me)
+    return me.owner == nil or one and one.owner == me.owner
+end
+
+--- Whether a lock has holds, or acquisitions under way.
+function caller.is_used(lock)
+    return lock._holds and next(lock._holds) ~= nil or lock._kept and next(lock._kept) ~= nil or false
+end
+
+return caller

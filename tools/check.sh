@@ -318,8 +318,6 @@ fi
 [ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status 60 "shellcheck -x ${scripts[*]}"
 if [ -n "$documents" ]; then
     suite "documents" ours 300 'tools/lint.sh docs'
-elif [ $((${#c_files[@]} + ${#lua_files[@]})) -gt 0 ]; then
-    suite "sentences" ours 60 'tools/lint.sh sentences'
 fi
 settle
 [ -z "$list" ] || exit 0

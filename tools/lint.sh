@@ -5,7 +5,7 @@
 #
 # Usage: tools/lint.sh [CHECK…]     checks: layout layers gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
 #                                   or tidy-quick instead of tidy: each file once, and without clang's analyser
-#                                   or a part of docs: states (the tables of states), pictures, sentences
+#                                   or a part of docs: states (the tables of states), pictures
 #
 # An analyser that has found nothing does not run again until a file that it reads, its settings or its version has changed.
 # build/lint/ remembers what it has read; without it everything is analysed.
@@ -137,12 +137,8 @@ check_pictures() {
     files 'docs/*.svg' | xargs -r xmllint --noout --nonet && lua5.4 tools/pictures.lua --check
 }
 
-check_sentences() {
-    lua5.4 tools/sentences.lua check
-}
-
 check_docs() {
-    tools/docs.sh links translations && check_states && check_pictures && check_sentences && files '*.md' | xargs codespell
+    tools/docs.sh links translations && check_states && check_pictures && files '*.md' | xargs codespell
 }
 
 [ $# -gt 0 ] || set -- layout layers gcc clang tidy cppcheck luacheck shellcheck docs

@@ -5,6 +5,7 @@ local compat = require "spec.support.compat"
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
 local files = require "spec.support.files"
+local Hold = require "zklock.hold"
 local zklock = require "zklock"
 
 local META = "docs/types/library/zklock.lua"
@@ -77,10 +78,12 @@ describe("the documentation", function()
         local objects = {
             Client = client,
             Lock = client:mutex("/a"),
+            Hold = Hold.new(client:mutex("/a"), Hold.WAIT, 1, false),
             RwLock = client:rwlock("/a"),
             Semaphore = client:semaphore("/a", 2),
             Latch = client:latch("/a", 2),
             Multi = client:multi { client:mutex("/a") },
+            MultiHold = require("zklock.multi.hold").new(client:multi { client:mutex("/a") }, {}),
             Transaction = client:transaction(),
             Watch = setmetatable({}, require("zklock.node").Watch),
             Leader = client:leader("/a")

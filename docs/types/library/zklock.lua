@@ -56,9 +56,9 @@
 --- "open": every client may do anything. "creator": only clients with the same `auth`. "read": every client may read.
 ---@alias zklock.Acl "open"|"creator"|"read"|zklock.AclEntry[]
 
----@alias zklock.OnLost fun(lock: zklock.Lock, reason: zklock.LossReason, message: string)
+---@alias zklock.OnLost fun(hold: zklock.Hold, reason: zklock.LossReason, message: string)
 
----@alias zklock.OnRevoke fun(lock: zklock.Lock)
+---@alias zklock.OnRevoke fun(hold: zklock.Hold)
 
 ---@alias zklock.OnState fun(state: zklock.State, problem: string, code: zklock.Code?)
 
@@ -117,7 +117,7 @@
 ---@class zklock.AcquireOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
----@field callback? fun(lock: zklock.Lock?, message: string?, code: zklock.Code?) acquire returns a call at once
+---@field callback? fun(hold: zklock.Hold?, message: string?, code: zklock.Code?) acquire returns a call at once
 
 ---@class zklock.WithLockOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
@@ -125,7 +125,7 @@
 
 ---@class zklock.TryOptions
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
----@field callback? fun(lock: zklock.Lock?, message: string?, code: zklock.Code?) try_acquire returns a call at once
+---@field callback? fun(hold: zklock.Hold?, message: string?, code: zklock.Code?) try_acquire returns a call at once
 
 ---@class zklock.SemaphoreAcquireOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
@@ -449,7 +449,7 @@ function Client:multi(locks) end
 --- Returns true if fn has run, false if another contender was ahead, or nil, message, code.
 ---@param key string
 ---@param settings? zklock.ClusterMutexOptions
----@param fn fun(lock: zklock.Lock)
+---@param fn fun(hold: zklock.Hold)
 ---@return boolean? ran
 ---@return string? message
 ---@return zklock.Code? code
@@ -525,15 +525,69 @@ function Client:delete(path, settings) end
 ---@return zklock.Code? code
 function Client:sync(path, settings) end
 
+-- Hold ----------------------------------------------------------------------------------------------------------------
+
+--- One acquisition of a lock, which any code may use. Lua 5.4's `local hold <close> = …` releases it at the end of the block.
+---@class zklock.Hold
+local Hold = {}
+
+--- Releases the lock, or one level of a reentrant lock.
+---@param settings? zklock.ReleaseOptions
+---@return true? released
+---@return string? message
+---@return zklock.Code? code
+function Hold:release(settings) end
+
+--- Returns whether it is held at this instant. Sends nothing.
+---@return boolean held
+function Hold:held() end
+
+--- Returns how long it is certainly held without further answers from ZooKeeper; math.huge without a lease.
+---@return number seconds
+function Hold:remaining() end
+
+--- Returns how long it was waited for: 0 exactly if no contender was before it.
+---@return number? seconds nil when not held
+function Hold:waited() end
+
+--- Makes it end by itself so many seconds from now, earlier or later than before. Sends nothing.
+---@param seconds? number more than 0; math.huge: no limit; default: the option max_hold, without it no limit
+---@return true? extended
+---@return string? message
+---@return zklock.Code? code
+function Hold:extend(seconds) end
+
+--- Returns the fencing token. Tokens of one path can be compared as strings, in every locale.
+---@return string? token
+function Hold:token() end
+
+--- Returns the token as three whole numbers below 2^32, for stores that compare integers. The first number that differs decides.
+---@return number? high the upper 32 bits of the czxid of the lock's node
+---@return number? low the lower 32 bits of it
+---@return number? grants how many grants the node has served before
+function Hold:token_numbers() end
+
+--- Returns the path of its lock.
+---@return string path
+function Hold:path() end
+
+--- Returns the path of the node by which it is held.
+---@return string? node
+function Hold:node() end
+
+--- Begins a transaction that is executed only if it is still held (of a semaphore: all of its permits).
+---@return zklock.Transaction transaction
+function Hold:transaction() end
+
 -- Lock ----------------------------------------------------------------------------------------------------------------
 
---- A lock, which is acquired and released.
+--- A lock, which is acquired and released. Its methods about a hold mean the one that the running coroutine has acquired by it.
 ---@class zklock.Lock
 local Lock = {}
 
---- Acquires the lock; waits in the queue if necessary. With a callback it returns a call, and the callback gets the lock.
+--- Acquires the lock; waits in the queue if necessary. With a callback it returns a call, and the callback gets the hold.
 ---@param timeout? number|zklock.AcquireOptions seconds (0: a try); default: for ever
----@return self|zklock.Call|nil lock
+---@return zklock.Hold|zklock.Call|nil hold
 ---@return string? message
 ---@return zklock.Code? code
 function Lock:acquire(timeout) end
@@ -541,56 +595,55 @@ function Lock:acquire(timeout) end
 --- Acquires the lock if it is free and no contender is ahead. A refused try has written nothing. A try is also refused while the
 --- lock lingers at another client, which gives it up only to a contender that queues: then acquire with a timeout.
 ---@param settings? zklock.TryOptions
----@return self? lock
+---@return zklock.Hold? hold
 ---@return string? message
 ---@return zklock.Code? code
 function Lock:try_acquire(settings) end
 
---- Ends the waits of other coroutines in this object's acquire. In nginx, only the waits of this request, if it has acquired by
---- the object.
+--- Ends the waits of other coroutines in this object's acquire. In nginx, only the waits of this request.
 ---@return boolean was_waiting whether there was a wait to end
 function Lock:cancel() end
 
---- Releases the lock, or one level of a reentrant lock.
+--- Releases the running coroutine's hold: as Hold:release.
 ---@param settings? zklock.ReleaseOptions
 ---@return true? released
 ---@return string? message
 ---@return zklock.Code? code
 function Lock:release(settings) end
 
---- Runs fn(lock, …) while holding the lock, and always releases the lock. Returns true and the results of fn; or nil, message,
+--- Runs fn(hold, …) while holding the lock, and always releases the lock. Returns true and the results of fn; or nil, message,
 --- code. If the code is "lost" and fn ran, its results follow.
----@param fn fun(lock: zklock.Lock, ...: any): ...: any
+---@param fn fun(hold: zklock.Hold, ...: any): ...: any
 ---@param timeout? number|zklock.WithLockOptions as of acquire
 ---@param ... any further arguments for fn
 ---@return true? ran
 ---@return any ...
 function Lock:with_lock(fn, timeout, ...) end
 
---- Returns whether the lock is held at this instant. Sends nothing.
+--- As Hold:held.
 ---@return boolean held
 function Lock:held() end
 
---- Returns how long the lock is certainly held without further answers from ZooKeeper; math.huge without a lease.
+--- As Hold:remaining.
 ---@return number seconds
 function Lock:remaining() end
 
---- Returns how long the present hold was waited for: 0 exactly if no contender was before it.
+--- As Hold:waited.
 ---@return number? seconds nil when not held
 function Lock:waited() end
 
---- Makes the present hold end by itself so many seconds from now, earlier or later than before. Sends nothing.
+--- As Hold:extend.
 ---@param seconds? number more than 0; math.huge: no limit; default: the option max_hold, without it no limit
 ---@return true? extended
 ---@return string? message
 ---@return zklock.Code? code
 function Lock:extend(seconds) end
 
---- Returns the fencing token of the present hold. Tokens of one path can be compared as strings, in every locale.
+--- As Hold:token.
 ---@return string? token
 function Lock:token() end
 
---- Returns the token as three whole numbers below 2^32, for stores that compare integers. The first number that differs decides.
+--- As Hold:token_numbers.
 ---@return number? high the upper 32 bits of the czxid of the lock's node
 ---@return number? low the lower 32 bits of it
 ---@return number? grants how many grants the node has served before
@@ -600,7 +653,7 @@ function Lock:token_numbers() end
 ---@return string path
 function Lock:path() end
 
---- Returns the path of the node by which the lock is held.
+--- As Hold:node.
 ---@return string? node
 function Lock:node() end
 
@@ -618,7 +671,7 @@ function Lock:contenders(timeout) end
 ---@return zklock.Code? code
 function Lock:revoke(timeout) end
 
---- Begins a transaction that is executed only if the present hold still has the lock (of a semaphore: all of its permits).
+--- As Hold:transaction.
 ---@return zklock.Transaction transaction
 function Lock:transaction() end
 
@@ -631,7 +684,7 @@ function Lock:transaction() end
 local RwLock = {}
 
 --- Runs fn(rw.read, …) while holding the read lock: as Lock:with_lock.
----@param fn fun(lock: zklock.Lock, ...: any): ...: any
+---@param fn fun(hold: zklock.Hold, ...: any): ...: any
 ---@param timeout? number|zklock.WithLockOptions
 ---@param ... any further arguments for fn
 ---@return true? ran
@@ -639,7 +692,7 @@ local RwLock = {}
 function RwLock:with_read(fn, timeout, ...) end
 
 --- Runs fn(rw.write, …) while holding the write lock: as Lock:with_lock.
----@param fn fun(lock: zklock.Lock, ...: any): ...: any
+---@param fn fun(hold: zklock.Hold, ...: any): ...: any
 ---@param timeout? number|zklock.WithLockOptions
 ---@param ... any further arguments for fn
 ---@return true? ran
@@ -736,48 +789,74 @@ function Latch:path() end
 
 -- Multi ---------------------------------------------------------------------------------------------------------------
 
---- Several locks as one: all are held, or none.
----@class zklock.Multi
-local Multi = {}
-
---- Acquires all members, or none.
----@param timeout? number|zklock.WithLockOptions seconds (0: a try); default: for ever
----@return self? multi
----@return string? message
----@return zklock.Code? code
-function Multi:acquire(timeout) end
-
---- Acquires all members if all are free and no contender is ahead.
----@return self? multi
----@return string? message
----@return zklock.Code? code
-function Multi:try_acquire() end
-
---- Ends the waits of other coroutines in this object's acquire. In nginx, only the waits of this request, if it has acquired by
---- the object.
----@return boolean was_waiting whether there was a wait to end
-function Multi:cancel() end
+--- The holds of all members of a multi, as one, which any code may use.
+---@class zklock.MultiHold
+local MultiHold = {}
 
 --- Releases all members, even if some releases fail.
 ---@param settings? zklock.ReleaseOptions
 ---@return true? released
 ---@return string? message
 ---@return zklock.Code? code
+function MultiHold:release(settings) end
+
+--- Returns whether all members are held at this instant. Sends nothing.
+---@return boolean held
+function MultiHold:held() end
+
+--- Returns how long all members are certainly held.
+---@return number seconds
+function MultiHold:remaining() end
+
+--- Returns the holds of the members, in the order in which they were acquired.
+---@return zklock.Hold[] holds
+function MultiHold:holds() end
+
+--- Begins a transaction that is executed only if all members are still held. The server checks that together with the writes.
+---@return zklock.Transaction transaction
+function MultiHold:transaction() end
+
+--- Several locks as one: all are held, or none.
+---@class zklock.Multi
+local Multi = {}
+
+--- Acquires all members, or none.
+---@param timeout? number|zklock.WithLockOptions seconds (0: a try); default: for ever
+---@return zklock.MultiHold? hold
+---@return string? message
+---@return zklock.Code? code
+function Multi:acquire(timeout) end
+
+--- Acquires all members if all are free and no contender is ahead.
+---@return zklock.MultiHold? hold
+---@return string? message
+---@return zklock.Code? code
+function Multi:try_acquire() end
+
+--- Ends the waits of other coroutines in this object's acquire. In nginx, only the waits of this request.
+---@return boolean was_waiting whether there was a wait to end
+function Multi:cancel() end
+
+--- Releases what the running coroutine holds of the members: as MultiHold:release.
+---@param settings? zklock.ReleaseOptions
+---@return true? released
+---@return string? message
+---@return zklock.Code? code
 function Multi:release(settings) end
 
---- Runs fn(multi, …) while holding all members, and always releases them: as Lock:with_lock.
----@param fn fun(multi: zklock.Multi, ...: any): ...: any
+--- Runs fn(hold, …) while holding all members, and always releases them: as Lock:with_lock.
+---@param fn fun(hold: zklock.MultiHold, ...: any): ...: any
 ---@param timeout? number|zklock.WithLockOptions as of acquire
 ---@param ... any further arguments for fn
 ---@return true? ran
 ---@return any ...
 function Multi:with_lock(fn, timeout, ...) end
 
---- Returns whether all members are held at this instant. Sends nothing.
+--- As MultiHold:held.
 ---@return boolean held
 function Multi:held() end
 
---- Returns how long all members are certainly held.
+--- As MultiHold:remaining.
 ---@return number seconds
 function Multi:remaining() end
 
@@ -785,7 +864,7 @@ function Multi:remaining() end
 ---@return zklock.Lock[] members
 function Multi:members() end
 
---- Begins a transaction that is executed only if all members are still held. The server checks that together with the writes.
+--- As MultiHold:transaction.
 ---@return zklock.Transaction transaction
 function Multi:transaction() end
 

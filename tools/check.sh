@@ -15,7 +15,7 @@
 #   examples/…                    the spec that runs it
 #   docs/…, README.md, tools/…    lint, and the specs of documentation and tools
 #
-# Layout, luacheck and shellcheck check each changed file. After a change of C or Lua the sentences of all files are checked, too.
+# Layout, luacheck and shellcheck check each changed file.
 # LUA=luajit (or another Lua) runs the specs under that Lua instead of 5.4, and only that Lua is built. `make test` runs the rest.
 #
 # Usage: tools/check.sh [--list] [FILE…]       --list: says what would be run, a line each, and runs nothing
@@ -183,7 +183,6 @@ sort_out() {
         contracts+=(spec/contract/check_spec.lua)
         ;;
     tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
-    tools/sentences.lua) documents=yes contracts+=(spec/contract/docs_sentences_spec.lua) ;;
     tools/pictures*) documents=yes contracts+=(spec/contract/docs_pictures_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
     tools/demo-live.lua) contracts+=(spec/contract/tools_demo_live_spec.lua) ;;

@@ -47,11 +47,9 @@ end
 --- Releases or gives up the acquisition of a record. Does nothing the second time.
 function acquire.take_back(record)
     local hold = record.hold
-    if not hold or hold._over then
-        return
-    elseif not hold._granted then
+    if hold and not hold._granted then
         hold:_abandon()
-    elseif hold._levels >= record.level then
+    elseif hold and not hold._over and hold._levels >= record.level then
         hold:_begin_release()
     end
 end

@@ -112,7 +112,11 @@ function caller.note(hold)
         holds = setmetatable({}, WEAK_KEYS)
         lock._holds = holds
     end
-    hold._next = holds[key]
+    local before = holds[key]
+    while before and before._over do -- an error, such as Ctrl-C, has kept `forget` from its end
+        before = before._next
+    end
+    hold._next = before
     holds[key] = hold
 end
 

@@ -184,9 +184,8 @@ describe("a request that ends while it holds releases its lock #nginx", function
             location = /scope {
                 access_by_lua_block { ngx.ctx.first = require("zklock.adapters.openresty").request() }
                 content_by_lua_block {
-                    local lock = require("spec.support.inside_nginx").mutex("@PATH@")
-                    assert(lock:acquire(20))
-                    local request = lock._hold.owner.owner
+                    local hold = assert(require("spec.support.inside_nginx").mutex("@PATH@"):acquire(20))
+                    local request = hold._caller.owner
                     ngx.say(type(request.scope), " ", type(request.scope and request.scope:context()), " ",
                         tostring(request == ngx.ctx.first))
                 }
@@ -367,13 +366,13 @@ describe("a request that ends while it holds releases its lock #nginx", function
             } }
             location = /next { content_by_lua_block {
                 local kept = require("spec.support.inside_nginx").kept
-                local lock = assert(kept:acquire(20))
-                ngx.say(tostring(lock ~= kept), " ", tostring(kept:held()))
+                local held = assert(kept:acquire(20))
+                ngx.say(tostring(held:held()), " ", tostring(kept:held()))
             } }
             location = /go { content_by_lua_block { require("spec.support.inside_requests").say("go") } }
             location = /look { content_by_lua_block {
                 local kept = require("spec.support.inside_nginx").kept
-                ngx.say(tostring(kept._others), " ", tostring(kept))
+                ngx.say(tostring(require("zklock.caller").is_used(kept)), " ", tostring(kept))
             } }
         ]])
         local first = server:ask("/first")

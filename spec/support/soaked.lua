@@ -26,7 +26,7 @@ local ways = {}
 local function take(number)
     local lock = client():mutex(base .. number % LOCKS, { handoff = number % 3 == 0 and 0 or nil })
     if number % 2 == 0 then
-        return lock:with_lock(lock.held, PATIENCE)
+        return lock:with_lock(function(hold) return hold:held() end, PATIENCE)
     end
     local got, message = lock:acquire(PATIENCE)
     if not got then

@@ -166,7 +166,7 @@ function Lock:try_acquire(settings)
 end
 
 --- Ends the waits of other coroutines in this object's acquire, which answers "cancelled". If no coroutine waits, this has no
--- effect, now or later. Inside nginx, where several requests use the object, only the waits of the calling request end.
+-- effect, now or later. Inside nginx only the waits of the calling request end.
 -- @treturn boolean whether there was a wait to end
 function Lock:cancel()
     check_self(self, "cancel")

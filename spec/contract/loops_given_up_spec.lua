@@ -3,6 +3,7 @@
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loops = require "spec.support.loops"
 local zklock = require "zklock"
 
@@ -185,14 +186,14 @@ local function promises(loop)
         loop.drop(function()
             all:acquire(200)
         end, function()
-            return fixture.has(last:path(), 2) and first:held()
+            return fixture.has(last:path(), 2) and hold_of(first):held()
         end)
         eventually(function()
             step()
             collectgarbage()
             return fixture.has(first:path(), 0) and fixture.has(last:path(), 1)
         end, 60)
-        assert.is_false(first:held())
+        assert.is_false(hold_of(first):held())
         assert(rival:mutex(first:path()):acquire(10))
         assert.equal("timeout", select(3, all:acquire(1)))
     end)
@@ -261,9 +262,9 @@ describe("a coroutine that is closed while it waits", function()
             kept[2] = close_while_waiting(way, client, function()
                 all:acquire(50)
             end, function()
-                return fixture.has(last:path(), 2) and first:held()
+                return fixture.has(last:path(), 2) and hold_of(first):held()
             end)
-            assert.is_false(first:held())
+            assert.is_false(hold_of(first):held())
             fixture.await_children(first:path(), 0)
             fixture.await_children(last:path(), 1)
             fixture.observer():delete(node)

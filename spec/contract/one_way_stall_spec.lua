@@ -7,6 +7,7 @@ local socket = require "socket"
 local cluster = require "spec.support.cluster"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 local proxy = require "spec.support.proxy"
 local zk = require "spec.support.zk"
@@ -94,7 +95,8 @@ describe("mutexes of idle clients at a follower that no longer receives its lead
 
     --- Notes whether both clients hold. The other client is checked twice, since time passes between two checks.
     local function look(try)
-        try.both = try.both or try.other:held() and try.idle:held() and try.other:held()
+        local other, idle = hold_of(try.other), hold_of(try.idle)
+        try.both = try.both or other:held() and idle:held() and other:held()
     end
 
     local function acquire_when_idle(try, expiry)

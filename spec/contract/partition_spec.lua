@@ -3,6 +3,7 @@
 
 local cluster = require "spec.support.cluster"
 local fixture = require "spec.support.fixture"
+local hold_of = require "spec.support.hold_of"
 local loop = require "spec.support.loop"
 local proxy = require "spec.support.proxy"
 
@@ -30,19 +31,19 @@ describe("a mutex held through a follower that is cut off from its leader #once"
         local outside = fixture.client({ wait = loop, session_timeout = 60 }, servers:address(leader))
         local cut_off = inside:mutex("/partition/lock", { on_lost = function(_, reason) told = reason end })
         local other = outside:mutex("/partition/lock")
-        assert(cut_off:acquire(20))
-        local token = cut_off:token()
+        local held = assert(cut_off:acquire(20))
+        local token = held:token()
         link:stall()
-        assert.is_true(cut_off:held())
+        assert.is_true(held:held())
         local granted
         loop.run(function()
-            assert(other:acquire(60))
-            assert.is_false(cut_off:held())
-            granted = true
+            local got = assert(other:acquire(60))
+            assert.is_false(held:held())
+            granted = got
         end, function()
             loop.until_true(function()
                 inside:pump()
-                assert.is_false(cut_off:held() and other:held())
+                assert.is_false(held:held() and hold_of(other):held())
                 return granted
             end, 60)
         end)
@@ -50,9 +51,9 @@ describe("a mutex held through a follower that is cut off from its leader #once"
             inside:pump()
             return told
         end)
-        assert.is_true(other:token() > token)
-        assert.same({ "lost" }, { select(3, cut_off:release()) })
-        assert.is_true(other:release())
+        assert.is_true(granted:token() > token)
+        assert.same({ "lost" }, { select(3, held:release()) })
+        assert.is_true(granted:release())
     end)
 end)
 
@@ -92,8 +93,9 @@ describe("a mutex whose create surfaces after its client has connected to anothe
         for _, follower in ipairs(far) do
             follower:stall("up")
         end
+        local held
         loop.run(function()
-            assert(lock:acquire(50))
+            held = assert(lock:acquire(50))
         end, function()
             loop.until_true(function()
                 return tonumber((servers:ask("srvr", leader) or ""):match("Outstanding: (%d+)")) > 0
@@ -108,8 +110,8 @@ describe("a mutex whose create surfaces after its client has connected to anothe
                 follower:resume()
             end
         end)
-        assert.equal(first + 1, tonumber(lock:node():match("%d+$")))
+        assert.equal(first + 1, tonumber(held:node():match("%d+$")))
         assert.equal(1, #assert(lock:contenders(10)))
-        assert.is_true(lock:release())
+        assert.is_true(held:release())
     end)
 end)

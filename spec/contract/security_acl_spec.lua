@@ -56,7 +56,7 @@ for _, kind in ipairs(kinds) do
             local owner = kind.new(trusted(), path, { identity = "owner", on_revoke = function()
                 asked = asked + 1
             end })
-            assert(owner:acquire(10))
+            local held = assert(owner:acquire(10))
             local next_one = kind.rival(trusted(), path)
             assert.equal("timeout", select(3, next_one:try_acquire()))
             assert.equal("owner", next_one:contenders(10)[1].identity)
@@ -66,11 +66,11 @@ for _, kind in ipairs(kinds) do
                     owner._client:pump()
                     return asked == 1
                 end)
-                assert(owner:release())
+                assert(held:release())
             end, function()
                 assert(next_one:acquire(20))
+                assert.is_true(next_one:release())
             end)
-            assert.is_true(next_one:release())
         end)
     end)
 end

@@ -64,19 +64,20 @@ describe("a client that may write in the lock's directory", function()
             asked = asked + 1
         end })
         local waiter = waiting:mutex(path)
-        assert(holder:acquire(10))
+        local held = assert(holder:acquire(10))
         local data = ("\255\0%n"):rep(225000)
         local writes = 0
         local before
         loop.run(function()
             assert(waiter:acquire(60))
+            assert.is_true(waiter:release())
         end, function()
             loop.until_true(function()
                 return waiting:stats().watches > 0
             end)
             before = core.memory()
             for round = 1, 30 do
-                assert(observer:set(holder:node(), round % 2 == 0 and "__REVOKE__" or data))
+                assert(observer:set(held:node(), round % 2 == 0 and "__REVOKE__" or data))
                 writes = writes + 1
                 loop.until_true(function()
                     holding:pump()
@@ -87,12 +88,11 @@ describe("a client that may write in the lock's directory", function()
                 holding:pump()
                 return asked > 0
             end)
-            assert.is_true(holder:held())
+            assert.is_true(held:held())
             assert.is_true(asked <= writes)
             assert.is_true(core.memory() < before + #data)
-            assert.is_true(holder:release())
+            assert.is_true(held:release())
         end)
-        assert.is_true(waiter:release())
     end)
 
     it("can delete a waiter's nodes again and again: the wait ends with its timeout, and nothing is left #asan", function()
@@ -167,7 +167,7 @@ describe("a client that may write in the lock's directory", function()
         local second = waiting:mutex(path, { on_lost = function(_, why)
             reason = why
         end })
-        assert(first:acquire(10))
+        local held = assert(first:acquire(10))
         loop.run(function()
             local got, message, code = second:acquire(60)
             assert(got or code == "lost", message) -- the heartbeat may be on its way already
@@ -182,11 +182,11 @@ describe("a client that may write in the lock's directory", function()
             end)
             for _, name in ipairs(fixture.children(path)) do
                 local node = path .. "/" .. name
-                if node ~= first:node() then
+                if node ~= held:node() then
                     impersonate(node)
                 end
             end
-            assert.is_true(first:release())
+            assert.is_true(held:release())
         end)
     end)
 
@@ -197,12 +197,12 @@ describe("a client that may write in the lock's directory", function()
         local client = trusted({ acl = "open", session_timeout = 60 }, link.address)
         local lock = client:mutex(path)
         local peer = fixture.client({ wait = loop })
-        assert(lock:acquire(10))
+        local held = assert(lock:acquire(10))
         link:stall() -- no heartbeat is answered before the transaction has been sent
         local sent = fixture.sent(client)
         loop.run(function()
-            impersonate(lock:node(), peer)
-            assert(lock:transaction():set(data, "stale"):commit(50)) -- a transaction cannot distinguish the two nodes
+            impersonate(held:node(), peer)
+            assert(held:transaction():set(data, "stale"):commit(50)) -- a transaction cannot distinguish the two nodes
         end, function()
             loop.until_true(function()
                 return fixture.sent(client) > sent
@@ -211,10 +211,10 @@ describe("a client that may write in the lock's directory", function()
         end)
         loop.run(function()
             loop.until_true(function()
-                return not lock:held()
+                return not held:held()
             end, 60)
         end)
-        local ok, _, code = lock:transaction():set(data, "too late"):commit(10)
+        local ok, _, code = held:transaction():set(data, "too late"):commit(10)
         assert.same({ nil, "lost" }, { ok, code })
         assert.equal("stale", (fixture.observer():get(data)))
     end)

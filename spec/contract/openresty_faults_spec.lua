@@ -17,8 +17,8 @@ local KEPT = [[
     location = /hold { content_by_lua_block {
         local inside = require "spec.support.inside_nginx"
         local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = @TIMEOUT@ }))
-        inside.kept = client:mutex("@PATH@", { handoff = 0 })
-        assert(inside.kept:acquire { timeout = 20, keep = true })
+        inside.lock = client:mutex("@PATH@", { handoff = 0 })
+        inside.kept = assert(inside.lock:acquire { timeout = 20, keep = true })
         inside.write = inside.kept:transaction():create("@PATH@-late", "late")
         ngx.say(inside.kept:token())
     } }
@@ -210,9 +210,9 @@ describe("a worker #nginx", function()
                 if pid == 0 then
                     local file = io.open("@DIRECTORY@/child", "w")
                     file:write(tostring(inside.kept:held()), " ", select(3, inside.kept:release()), " ",
-                        select(3, inside.kept:acquire(5)), " ", select(3, client:state()))
+                        select(3, inside.lock:acquire(5)), " ", select(3, client:state()))
                     file:close()
-                    inside.kept, inside.write = nil, nil
+                    inside.kept, inside.lock, inside.write = nil, nil, nil
                     collectgarbage()
                     os.exit(0)
                 end

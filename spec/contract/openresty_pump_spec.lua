@@ -69,10 +69,10 @@ describe("inside nginx #nginx", function()
                 local inside = require "spec.support.inside_nginx"
                 -- The client hears of its session's end within most of a session timeout.
                 local client = assert(require("zklock").shared("@ZOOKEEPER@", { session_timeout = 20 }))
-                inside.watched = client:mutex("@PATH@", { on_lost = function(lock, reason)
+                inside.watched = client:mutex("@PATH@", { on_lost = function(hold, reason)
                     ngx.sleep(0.001)
-                    lock:release()
-                    ngx.shared.results:set("lost", reason .. " " .. tostring(lock:acquire(60) ~= nil))
+                    hold:release()
+                    ngx.shared.results:set("lost", reason .. " " .. tostring(inside.watched:acquire(60) ~= nil))
                 end })
                 assert(inside.watched:acquire { timeout = 60, keep = true })
                 ngx.say(inside.watched:node())

@@ -335,16 +335,17 @@ describe("a request that ends while it holds releases its lock #nginx", function
         local server = inside.start([[
             location = /forget { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
-                inside.kept = inside.mutex("@PATH@", { on_lost = function() ngx.shared.results:set("lost", "told") end })
-                assert(inside.kept:acquire(20))
+                inside.lock = inside.mutex("@PATH@", { on_lost = function() ngx.shared.results:set("lost", "told") end })
+                inside.kept = assert(inside.lock:acquire(20))
             } }
             location = /use { content_by_lua_block {
-                local kept = require("spec.support.inside_nginx").kept
+                local inside = require "spec.support.inside_nginx"
+                local kept, lock = inside.kept, inside.lock
                 while kept:held() do ngx.sleep(0.01) end
                 local released, message, code = kept:release()
                 ngx.say(tostring(released), " ", code, " ", message)
-                assert(kept:acquire(20))
-                ngx.say(tostring(kept:release()))
+                assert(lock:acquire(20))
+                ngx.say(tostring(lock:release()))
             } }
         ]])
         server:get("/forget")
@@ -397,14 +398,13 @@ describe("a request that ends while it holds releases its lock #nginx", function
             location = /keep { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
                 local lock = inside.client()[ngx.var.arg_kind](inside.client(), "@PATH@", tonumber(ngx.var.arg_permits))
-                inside.kept = ngx.var.arg_multi and inside.client():multi { lock } or lock
-                assert(inside.kept:acquire { timeout = 20, keep = true })
+                lock = ngx.var.arg_multi and inside.client():multi { lock } or lock
+                inside.kept = assert(lock:acquire { timeout = 20, keep = true })
                 ngx.say("kept")
             } }
             location = /try { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
-                inside.kept = inside.mutex("@PATH@")
-                assert(inside.kept:try_acquire { keep = true })
+                inside.kept = assert(inside.mutex("@PATH@"):try_acquire { keep = true })
                 ngx.say("kept")
             } }
             location = /release { content_by_lua_block {
@@ -439,8 +439,8 @@ describe("a request that ends while it holds releases its lock #nginx", function
                 end, 20)
             } }
             location = /park { content_by_lua_block {
-                package.loaded.parked = require("spec.support.inside_nginx").mutex("@PATH@-parked")
-                assert(package.loaded.parked:acquire { timeout = 20, keep = true })
+                local lock = require("spec.support.inside_nginx").mutex("@PATH@-parked")
+                package.loaded.parked = assert(lock:acquire { timeout = 20, keep = true })
             } }
             location = /go { content_by_lua_block { require("spec.support.inside_requests").say("go") } }
         ]], { head = inside.HEAD:gsub("init_by_lua_block {", [[%0

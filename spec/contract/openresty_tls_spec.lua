@@ -54,8 +54,7 @@ describe("inside nginx, a client with TLS #nginx", function()
         return inside.start([[
             location = /park { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
-                package.loaded.parked = inside.mutex("@PATH@-parked")
-                assert(package.loaded.parked:acquire { timeout = 20, keep = true })
+                package.loaded.parked = assert(inside.mutex("@PATH@-parked"):acquire { timeout = 20, keep = true })
                 ngx.say("parked")
             } }
             location = /parked { content_by_lua_block {

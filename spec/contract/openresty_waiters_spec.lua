@@ -139,7 +139,7 @@ describe("inside nginx #nginx", function()
                 assert(own:acquire(20))
                 inside.all = client:multi { first, last }
                 inside.kept = ngx.thread.spawn(inside.all.acquire, inside.all)
-                while not tostring(last):find("being acquired", 1, true) or tostring(first):find("free", 1, true) do ngx.sleep(0.01) end
+                while not (tostring(last):find "being acquired" and tostring(first):find "held") do ngx.sleep(0.01) end
                 assert(own:release { wait = false }) -- a hand-over, here and now
                 client:pump()
                 assert(ngx.thread.kill(inside.kept))

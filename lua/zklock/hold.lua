@@ -320,11 +320,11 @@ end
 -- Looking -------------------------------------------------------------------------------------------------------------
 
 --- Returns the C acquisition of a hold that is held at this instant, or nil.
-local function held_acquisition(self)
-    local acquisition = self and self._acquisition
+function Hold.held_acquisition(hold)
+    local acquisition = hold and hold._acquisition
     return acquisition and acquisition:held() and acquisition or nil
 end
-Hold.held_acquisition = held_acquisition
+local held_acquisition = Hold.held_acquisition
 
 --- Whether it is held at this instant, by the local clock. True only while no other zklock client can hold the lock. Sends nothing.
 -- @treturn boolean

@@ -12,8 +12,7 @@ local function mutex()
 end
 
 coroutine.wrap(function()
-    local first = mutex()
-    assert(first:acquire(20))
+    local first = assert(mutex():acquire(20))
     uv.new_timer():start(1, 0, function()
         assert(first:release { wait = false })
     end)

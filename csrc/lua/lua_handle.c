@@ -295,12 +295,12 @@ static void unregister(lua_State *L, uint64_t id)
         lua_rawset(L, 5);
     }
     if (lua_istable(L, 4)) {
-        lua_pushboolean(L, 1);
-        lua_setfield(L, 4, "_over");
         if (lua_toboolean(L, 3)) {
+            lua_pushliteral(L, "released");
+        } else {
             lua_pushboolean(L, 1);
-            lua_setfield(L, 4, "_released");
         }
+        lua_setfield(L, 4, "_over");
     }
 }
 
@@ -312,9 +312,9 @@ static void unregister(lua_State *L, uint64_t id)
  * finished; see zkl_client_wait. If `if_held` is true and the acquisition is not held at this instant, nothing happens,
  * and the result is nil.
  *
- * The field `_over` of `hold` becomes true, and, if `if_held` is true, its field `_released`. `hold` may be nil, and so
- * may `observers`, a table from which the acquisition's id is removed. All of that is one step: a debug hook, which may
- * raise an error at any instruction of the VM, finds the lock either held and noted, or neither.
+ * The field `_over` of `hold` becomes "released" if `if_held` is true, and true otherwise. `hold` may be nil, and so may
+ * `observers`, a table from which the acquisition's id is removed. All of that is one step: a debug hook, which may raise
+ * an error at any instruction of the VM, finds the lock either held and noted, or neither.
  */
 static int acquisition_release(lua_State *L)
 {

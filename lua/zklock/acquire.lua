@@ -21,7 +21,7 @@ local format = string.format
 local huge, min = math.huge, math.min
 local now = core.now
 local held_acquisition, new_hold, OPTIMISTIC, TRY = Hold.held_acquisition, Hold.new, Hold.OPTIMISTIC, Hold.TRY
-local own, running = caller.own, caller.running
+local is_used, own, running = caller.is_used, caller.own, caller.running
 local refuse = LockGroups.refuse
 
 local acquire = {}
@@ -149,7 +149,6 @@ local function take(hold)
         adapter.keep(hold)
     end
     if adapter.bind or lock._settings.on_lost or lock._settings.on_revoke or hold._by_callback then
-        hold._observed = true
         wait.observe(client, hold._id, hold)
     elseif client._state_listeners[1] then
         wait.attend(client)
@@ -322,7 +321,7 @@ end
 -- @treturn Hold|nil message, code
 function acquire.enter(lock, timeout, count, keep, record)
     local me = running(lock._client)
-    if not lock._holds and not lock._kept and not lock._twin then
+    if not lock._twin and not is_used(lock) then
         return run(lock, timeout, count, keep, me, record) -- a shortcut: there is nothing to find
     end
     local hold = own(lock, me)

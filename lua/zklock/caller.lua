@@ -116,7 +116,9 @@ function caller.note(hold)
     while before and before._over do -- an error, such as Ctrl-C, has kept `forget` from its end
         before = before._next
     end
-    hold._next = before
+    if before then
+        hold._next = before
+    end
     holds[key] = hold
 end
 
@@ -158,21 +160,20 @@ end
 --- Notes that a hold, or an acquisition under way, has ended.
 function caller.forget(hold)
     local lock, me = hold._lock, hold._caller
-    hold._over = true
-    if lock._kept or me and me.owner ~= nil then
-        caller.let_go(hold)
-    end
+    hold._over = hold._over or true
+    caller.let_go(hold)
     local holds, key = lock._holds, me and me.key
     if not holds or key == nil then
         return
     end
-    local at = holds[key]
+    local at, after = holds[key], hold._next or nil
     if at == hold then
-        holds[key] = hold._next
+        holds[key] = after
+        return
     end
     while at do
         if at._next == hold then
-            at._next = hold._next
+            at._next = after
         end
         at = at._next
     end

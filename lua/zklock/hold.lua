@@ -10,8 +10,8 @@
 -- Implementation.
 --
 -- `_acquisition` is its handle on the C side, false before the request is sent. A hold is *asked for* until it is `_granted`, and
--- ends as `_over`. C sets `_over` in the step in which it releases the acquisition, so that a debug hook, which may raise an error
--- at any instruction, finds either both or neither.
+-- ends as `_over`, which is "released" if it was held until then. C sets `_over` in the step in which it releases the acquisition,
+-- so that a debug hook, which may raise an error at any instruction, finds either both or neither.
 
 local arguments = require "zklock.lock.arguments"
 local caller = require "zklock.caller"
@@ -28,9 +28,10 @@ local forget = caller.forget
 local now = core.now
 local RELEASE = arguments.RELEASE
 
---- The initial state of a hold. Hold.new sets the fields that each hold needs, at least in nginx: Lua reallocates a table that
--- gets a further field.
+--- The initial state of a hold. Hold.new sets the fields that each hold needs: Lua reallocates a table that gets a ninth one.
 local Hold = {
+    _try = false,        -- a way to acquire, see below
+    _next = false,       -- see zklock.caller
     _count = 1,          -- permits of a semaphore
     _levels = 1,         -- how many times a reentrant lock was acquired
     _asked = 0,          -- for how many revocations on_revoke was called
@@ -58,9 +59,11 @@ Hold.WAIT, Hold.TRY, Hold.OPTIMISTIC = false, "try", "optimistic"
 -- @treturn Hold
 function Hold.new(lock, try, count, me, keep)
     local hold = setmetatable({
-        _lock = lock, _acquisition = false, _id = false, _try = try, _caller = me, _next = nil, _granted = false, _over = false,
-        _observed = false, _released = false
+        _lock = lock, _acquisition = false, _id = false, _caller = me, _granted = false, _over = false
     }, Hold)
+    if try then
+        hold._try = try
+    end
     if count ~= 1 then
         hold._count = count
     end
@@ -88,7 +91,7 @@ local function drop(self, block_for, if_held)
     if sending then
         sending(client)
     end
-    local settled, news = self._acquisition:release(block_for, if_held, self, self._observed and client._registry.observers)
+    local settled, news = self._acquisition:release(block_for, if_held, self, client._registry.observers)
     if settled == nil and if_held then
         return nil
     end
@@ -168,9 +171,7 @@ function Hold:_abandon()
     client._attempts[self] = nil
     forget(self)
     if acquisition then
-        if self._observed then
-            client._registry.observers[self._id] = nil
-        end
+        client._registry.observers[acquisition:id()] = nil
         acquisition:cancel()
     end
 end
@@ -197,7 +198,7 @@ function Hold:_begin_release(block_for)
         return nil, problem, code
     elseif not over then
         return self:_give_up_lost()
-    elseif not self._released and self._acquisition:phase() == "released" then
+    elseif over ~= "released" and self._acquisition:phase() == "released" then
         return nil, self:_lost_message(), "not_held"
     end
     return nil, format("the %s %s is not held", lock._kind.name, lock._path), "not_held"
@@ -375,7 +376,7 @@ function Hold:_extend(seconds)
     local state, problem, code = lock._client._core:state()
     if state == nil then
         return nil, problem, code
-    elseif not self._released then
+    elseif self._over ~= "released" then
         return nil, self:_lost_message(), "lost"
     end
     return nil, format("the %s %s is not held", lock._kind.name, lock._path), "not_held"

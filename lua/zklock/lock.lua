@@ -195,7 +195,7 @@ end
 
 function steps.lost(record)
     local hold = record.hold
-    if hold._released or hold._acquisition:held() then
+    if hold._over == "released" or hold._acquisition:held() then
         return nil
     end
     local state, problem, code = hold._lock._client._core:state()

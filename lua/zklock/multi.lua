@@ -130,7 +130,7 @@ end
 function steps.lost(run)
     for index = 1, #run.records do
         local hold = run.records[index].hold
-        if not hold._released and not hold._acquisition:held() then
+        if hold._over ~= "released" and not hold._acquisition:held() then
             return hold:_lost_message(), "lost"
         end
     end

@@ -23,10 +23,10 @@ function relay.open(given)
 end
 
 --- Passes on what one side sends, until it sends no more or the lock is lost.
-local function pass(from, to, lock)
-    while lock:held() do
+local function pass(from, to, hold)
+    while hold:held() do
         local bytes, problem = from:receiveany(4096)
-        if not lock:held() or not bytes and problem ~= "timeout" or bytes and not to:send(bytes) then
+        if not hold:held() or not bytes and problem ~= "timeout" or bytes and not to:send(bytes) then
             return
         end
     end
@@ -34,10 +34,9 @@ end
 
 --- Serves one session.
 function relay.serve()
-    local lock = zklock.shared(settings.zookeeper):mutex(settings.path)
-    local held, message = lock:acquire(settings.patience)
+    local hold, message = zklock.shared(settings.zookeeper):mutex(settings.path):acquire(settings.patience)
     local client = assert(ngx.req.socket())
-    if not held then
+    if not hold then
         client:send("the device is busy: " .. message .. "\n")
         return
     end
@@ -45,7 +44,7 @@ function relay.serve()
     assert(device:connect("127.0.0.1", settings.device_port))
     client:settimeout(CHECK)
     device:settimeout(CHECK)
-    local there, back = ngx.thread.spawn(pass, client, device, lock), ngx.thread.spawn(pass, device, client, lock)
+    local there, back = ngx.thread.spawn(pass, client, device, hold), ngx.thread.spawn(pass, device, client, hold)
     ngx.thread.wait(there, back) -- the session ends with one of them
     ngx.exit(ngx.OK)
 end

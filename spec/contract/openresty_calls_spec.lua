@@ -64,8 +64,8 @@ describe("inside nginx, an acquisition by callback #nginx", function()
             } }
             location = /kept { content_by_lua_block {
                 local lock = require("spec.support.inside_nginx").mutex("@PATH@-kept")
-                package.loaded.kept = lock
                 assert(lock:acquire { keep = true, callback = function(held)
+                    package.loaded.kept = held
                     ngx.shared.results:set("kept", tostring(held:held()))
                 end })
                 ngx.say("asked")

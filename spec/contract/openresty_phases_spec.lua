@@ -23,8 +23,7 @@ describe("inside nginx #nginx", function()
             location = /hold {
                 content_by_lua_block {
                     local inside = require "spec.support.inside_nginx"
-                    inside.held = inside.mutex("@PATH@")
-                    assert(inside.held:acquire { timeout = 20, keep = true })
+                    inside.held = assert(inside.mutex("@PATH@"):acquire { timeout = 20, keep = true })
                     ngx.say("held")
                 }
             }

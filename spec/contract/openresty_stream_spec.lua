@@ -93,8 +93,7 @@ describe("inside nginx's stream module #nginx", function()
                 listen 127.0.0.1:@PORT2@;
                 content_by_lua_block {
                     local inside = require "spec.support.inside_nginx"
-                    inside.held = inside.mutex("@PATH@")
-                    assert(inside.held:acquire { timeout = 20, keep = true })
+                    inside.held = assert(inside.mutex("@PATH@"):acquire { timeout = 20, keep = true })
                     ngx.say("held")
                 }
             }

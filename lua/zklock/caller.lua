@@ -74,7 +74,7 @@ function caller.own(lock, me)
         if not hold._over then
             if hold._caller.thread == me.thread then
                 return hold
-            elseif has_ended(hold._caller) then
+            elseif hold._granted and has_ended(hold._caller) then
                 left = hold
             end
         end

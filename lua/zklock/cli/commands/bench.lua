@@ -142,14 +142,14 @@ end
 function Run:hand_over()
     local samples, holder, released, failure = {}, nil, nil, nil
     local function queue(contender)
-        local call, message, code = contender.lock:acquire { callback = function(lock, problem, why)
+        local call, message, code = contender.lock:acquire { callback = function(held, problem, why)
             local now = process.now()
-            if not lock then
+            if not held then
                 failure = failure or { problem, why }
                 return
             end
             samples[#samples + 1] = released and now - released
-            holder = contender
+            contender.held, holder = held, contender
         end }
         failure = failure or not call and { message, code } or nil
     end
@@ -164,7 +164,7 @@ function Run:hand_over()
             local last = holder
             holder, released = nil, process.now()
             due = max(now, due + 1 / self.rate)
-            check(last.lock:release { wait = false })
+            check(last.held:release { wait = false })
             queue(last)
         end
         wait_for_any(self, holder and max(0, min(due, deadline) - process.now()) or self.part)

@@ -322,7 +322,7 @@ end
 
 --- Returns the C acquisition of a hold that is held at this instant, or nil.
 function Hold.held_acquisition(hold)
-    local acquisition = hold and hold._acquisition
+    local acquisition = hold and not hold._over and hold._acquisition -- C may still have it for a moment
     return acquisition and acquisition:held() and acquisition or nil
 end
 local held_acquisition = Hold.held_acquisition

@@ -40,9 +40,9 @@ local frozen = 0 -- seconds for which the whole process was paused
 local ADMINISTRATED, SHORT = chance(1, 3), chance(1, 4)
 
 if world.broken == "abandon" then -- an acquisition that failed for lack of memory is not abandoned
-    local lock = require "zklock.lock"
-    local abandon = lock._abandon
-    lock._abandon = function(...)
+    local hold = require "zklock.hold"
+    local abandon = hold._abandon
+    hold._abandon = function(...)
         return world.ran_short() or abandon(...)
     end
 end

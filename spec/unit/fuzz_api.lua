@@ -126,7 +126,8 @@ local MAKE = {
 }
 
 --- Functions that the module's files call of each other; they are not methods of an object.
-local INTERNAL = { new = true, extend = true, is_lock = true, check_members = true, guarded = true }
+local INTERNAL = { new = true, is_lock = true, check_members = true, is_hold = true, read_release = true, read_extend = true,
+    release_timeout = true, held_acquisition = true }
 
 --- The methods of an object that a program can have, in the order of their names, so that a byte always chooses the same method.
 local function methods_of(object)
@@ -232,11 +233,11 @@ local function call_something()
     end
 end
 
---- Complains if two objects hold that cannot hold together.
+--- Complains if two holds are held that cannot be held together.
 local function check_exclusion()
     local holders = {}
     for _, object in ipairs(objects) do
-        if type(object) == "table" and tostring(object):find "mutex" and object.held and object:held() then
+        if type(object) == "table" and tostring(object):find "^zklock hold %(mutex" and object:held() then
             local path = object:path()
             if holders[path] and holders[path] ~= object then
                 complain("two hold", path)

@@ -1,9 +1,15 @@
 /* The part of zklock.core for handles: what all types of handles have in common, acquisitions, and questions. */
 #include "lua_handle.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* Returns the box that is the first argument. It holds a handle of any type; most are acquisitions. */
+/*
+ * Returns the box that is the first argument. It holds a handle of any type; most are acquisitions.
+ *
+ * The box may be empty: Lua code can reach a handle after its finalizer has run, because in that cycle weak tables keep
+ * their keys (Lua 5.4 Reference Manual, 2.5.4). Such a handle has ended, like one that was released.
+ */
 static zkl_handle **box_of_handle(lua_State *L)
 {
     zkl_handle **box = look_for_box(L, 1, ACQUISITION_TYPE);
@@ -11,28 +17,10 @@ static zkl_handle **box_of_handle(lua_State *L)
     return box != NULL ? box : check_box(L, 1, QUESTION_TYPE);
 }
 
-/* Returns the handle in `box`, which is the first argument. Raises if the box is empty. */
-static zkl_handle *handle_in(lua_State *L, zkl_handle **box)
-{
-    zkl_handle *handle = *box;
-    if (handle == NULL) {
-        luaL_error(L, "this %s is over",
-                   look_for_box(L, 1, ACQUISITION_TYPE) != NULL ? "acquisition"
-                   : look_for_box(L, 1, OPERATION_TYPE) != NULL ? "operation"
-                                                                : "question");
-    }
-    return handle;
-}
-
-/* Returns the first argument, a handle of any type. */
-static zkl_handle *check_handle(lua_State *L)
-{
-    return handle_in(L, box_of_handle(L));
-}
-
+/* Returns the acquisition that is the first argument, or NULL if it was finalized. */
 static zkl_handle *check_acquisition(lua_State *L)
 {
-    return handle_in(L, check_box(L, 1, ACQUISITION_TYPE));
+    return *(zkl_handle **)check_box(L, 1, ACQUISITION_TYPE);
 }
 
 zkl_handle **push_handle_box(lua_State *L, box_type type)
@@ -46,15 +34,26 @@ int fill_handle_box(lua_State *L, zkl_handle **box, zkl_handle *handle)
     return handle != NULL ? 1 : push_failure(L, ZKL_FAILED, "not enough memory");
 }
 
-zkl_handle *look_at_handle(lua_State *L, box_type type, zkl_handle_view *view)
+/* Whether the process has forked since the client of a handle, or of none, was opened. */
+static bool is_forked(const zkl_handle *handle)
 {
-    zkl_handle *handle = handle_in(L, check_box(L, 1, type));
-    if (zkl_client_forked(zkl_handle_client(handle))) {
+    return handle != NULL && zkl_client_forked(zkl_handle_client(handle));
+}
+
+bool look_at_handle(lua_State *L, box_type type, zkl_handle **handle, zkl_handle_view *view)
+{
+    *handle = *(zkl_handle **)check_box(L, 1, type);
+    if (is_forked(*handle)) {
         push_forked(L);
-        return NULL;
+        return false;
     }
-    zkl_handle_look(handle, view);
-    return handle;
+    if (*handle != NULL) {
+        zkl_handle_look(*handle, view);
+    } else {
+        *view = (zkl_handle_view){.phase = ZKL_ACQUISITION_RELEASED, .settled = true, .code = ZKL_CANCELLED};
+        snprintf(view->message, sizeof view->message, "it was collected");
+    }
+    return true;
 }
 
 /* --- all types of handles ------------------------------------------------------------------------------------------ */
@@ -72,46 +71,55 @@ int handle_gc(lua_State *L)
 
 int handle_id(lua_State *L)
 {
-    zkl_push_integer(L, zkl_handle_id(check_handle(L)));
+    const zkl_handle *handle = *box_of_handle(L);
+    zkl_push_integer(L, handle != NULL ? zkl_handle_id(handle) : 0);
     return 1;
 }
 
 /* acquisition:done(), question:done(), operation:done() -> whether it is settled */
 int handle_done(lua_State *L)
 {
-    zkl_handle *handle = check_handle(L);
-    if (zkl_client_forked(zkl_handle_client(handle))) {
+    zkl_handle *handle = *box_of_handle(L);
+    if (is_forked(handle)) {
         push_forked(L);
         return FORKED;
     }
-    lua_pushboolean(L, zkl_handle_settled(handle));
+    lua_pushboolean(L, handle == NULL || zkl_handle_settled(handle));
     return 1;
 }
 
 /* acquisition:cancel(), question:cancel(), operation:cancel() */
 int handle_cancel(lua_State *L)
 {
-    zkl_handle *handle = check_handle(L);
-    if (zkl_client_forked(zkl_handle_client(handle))) {
+    zkl_handle *handle = *box_of_handle(L);
+    if (is_forked(handle)) {
         push_forked(L);
         return FORKED;
     }
-    zkl_handle_end(handle, 0);
+    if (handle != NULL) {
+        zkl_handle_end(handle, 0);
+    }
     return 0;
 }
 
 /* acquisition:limit(seconds), operation:limit(seconds): see zkl_handle_limit */
 int handle_limit(lua_State *L)
 {
-    zkl_handle *handle = check_handle(L);
-    zkl_handle_limit(handle, nanoseconds_of(luaL_checknumber(L, 2)));
+    zkl_handle *handle = *box_of_handle(L);
+    int64_t nanoseconds = nanoseconds_of(luaL_checknumber(L, 2));
+    if (handle != NULL) {
+        zkl_handle_limit(handle, nanoseconds);
+    }
     return 0;
 }
 
 /* acquisition:call_owner(), operation:call_owner(): see zkl_handle_call_owner */
 int handle_call_owner(lua_State *L)
 {
-    zkl_handle_call_owner(check_handle(L));
+    zkl_handle *handle = *box_of_handle(L);
+    if (handle != NULL) {
+        zkl_handle_call_owner(handle);
+    }
     return 0;
 }
 
@@ -121,8 +129,8 @@ int handle_call_owner(lua_State *L)
 static int acquisition_phase(lua_State *L)
 {
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
-    if (handle == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
         return FORKED;
     }
     lua_pushstring(L, zkl_acquisition_phase_name(view.phase));
@@ -139,7 +147,7 @@ static int acquisition_phase(lua_State *L)
 static int acquisition_waits(lua_State *L)
 {
     const zkl_handle *handle = check_acquisition(L);
-    lua_pushboolean(L, !zkl_client_forked(zkl_handle_client(handle)) && zkl_handle_waits(handle));
+    lua_pushboolean(L, handle != NULL && !is_forked(handle) && zkl_handle_waits(handle));
     return 1;
 }
 
@@ -147,11 +155,11 @@ static int acquisition_waits(lua_State *L)
 static int acquisition_released(lua_State *L)
 {
     zkl_handle *handle = check_acquisition(L);
-    if (zkl_client_forked(zkl_handle_client(handle))) {
+    if (is_forked(handle)) {
         push_forked(L);
         return FORKED;
     }
-    lua_pushboolean(L, zkl_handle_released(handle));
+    lua_pushboolean(L, handle == NULL || zkl_handle_released(handle));
     return 1;
 }
 
@@ -159,19 +167,21 @@ static int acquisition_released(lua_State *L)
 static int acquisition_finished(lua_State *L)
 {
     zkl_handle *handle = check_acquisition(L);
-    lua_pushboolean(L, zkl_client_forked(zkl_handle_client(handle)) || zkl_handle_finished(handle));
+    lua_pushboolean(L, handle == NULL || is_forked(handle) || zkl_handle_finished(handle));
     return 1;
 }
 
 static int acquisition_held(lua_State *L)
 {
-    lua_pushboolean(L, zkl_handle_held(check_acquisition(L)));
+    zkl_handle *handle = check_acquisition(L);
+    lua_pushboolean(L, handle != NULL && zkl_handle_held(handle));
     return 1;
 }
 
 static int acquisition_remaining(lua_State *L)
 {
-    lua_pushnumber(L, seconds_of(zkl_handle_remaining(check_acquisition(L))));
+    zkl_handle *handle = check_acquisition(L);
+    lua_pushnumber(L, handle != NULL ? seconds_of(zkl_handle_remaining(handle)) : 0);
     return 1;
 }
 
@@ -179,14 +189,16 @@ static int acquisition_remaining(lua_State *L)
 static int acquisition_extend(lua_State *L)
 {
     zkl_handle *handle = check_acquisition(L);
-    lua_pushboolean(L, zkl_handle_extend(handle, nanoseconds_of(luaL_checknumber(L, 2))));
+    int64_t nanoseconds = nanoseconds_of(luaL_checknumber(L, 2));
+    lua_pushboolean(L, handle != NULL && zkl_handle_extend(handle, nanoseconds));
     return 1;
 }
 
 /* acquisition:waited() -> seconds, an integer if they are 0; see zkl_handle_waited */
 static int acquisition_waited(lua_State *L)
 {
-    int64_t waited = zkl_handle_waited(check_acquisition(L));
+    const zkl_handle *handle = check_acquisition(L);
+    int64_t waited = handle != NULL ? zkl_handle_waited(handle) : 0;
     if (waited == 0) {
         lua_pushinteger(L, 0);
     } else {
@@ -198,8 +210,8 @@ static int acquisition_waited(lua_State *L)
 static int acquisition_token(lua_State *L)
 {
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
-    if (handle == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
         return FORKED;
     }
     char token[ZKL_TOKEN_SIZE];
@@ -216,8 +228,8 @@ static int acquisition_token(lua_State *L)
 static int acquisition_token_numbers(lua_State *L)
 {
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
-    if (handle == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
         return FORKED;
     }
     if (view.token.number == 0) {
@@ -233,8 +245,8 @@ static int acquisition_token_numbers(lua_State *L)
 static int acquisition_node(lua_State *L)
 {
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
-    if (handle == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
         return FORKED;
     }
     if (view.node[0] == '\0') {
@@ -249,12 +261,12 @@ static int acquisition_node(lua_State *L)
 static int acquisition_nodes(lua_State *L)
 {
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
-    if (handle == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
         return FORKED;
     }
     const char *names;
-    if (!zkl_handle_nodes(handle, &names) || view.node[0] == '\0') {
+    if (view.node[0] == '\0' || !zkl_handle_nodes(handle, &names)) {
         return push_failure(L, ZKL_FAILED, "there was no memory for the names of the nodes");
     }
     lua_createtable(L, 1, 0);
@@ -275,8 +287,8 @@ static int acquisition_nodes(lua_State *L)
 static int acquisition_revocations(lua_State *L)
 {
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, ACQUISITION_TYPE, &view);
-    if (handle == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
         return FORKED;
     }
     lua_pushinteger(L, view.revocations);
@@ -319,16 +331,20 @@ static void unregister(lua_State *L, uint64_t id)
 static int acquisition_release(lua_State *L)
 {
     zkl_handle *handle = check_acquisition(L);
-    if (zkl_client_forked(zkl_handle_client(handle))) {
+    if (is_forked(handle)) {
         push_forked(L);
         return FORKED;
     }
     int64_t block_for = nanoseconds_of(luaL_optnumber(L, 2, 0));
-    if (lua_toboolean(L, 3) && !zkl_handle_held(handle)) {
+    if (lua_toboolean(L, 3) && (handle == NULL || !zkl_handle_held(handle))) {
         lua_pushnil(L);
         return 1;
     }
-    unregister(L, zkl_handle_id(handle));
+    unregister(L, handle != NULL ? zkl_handle_id(handle) : 0);
+    if (handle == NULL) {
+        lua_pushboolean(L, 1);
+        return 1;
+    }
     zkl_handle_end(handle, block_for);
     lua_pushboolean(L, zkl_handle_released(handle));
     lua_pushboolean(L, block_for > 0 && zkl_client_has_notifications(zkl_handle_client(handle)));
@@ -341,7 +357,8 @@ static int acquisition_release(lua_State *L)
 static int question_result(lua_State *L)
 {
     zkl_handle_view view;
-    if (look_at_handle(L, QUESTION_TYPE, &view) == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, QUESTION_TYPE, &handle, &view)) {
         return FORKED;
     }
     if (!view.settled) {

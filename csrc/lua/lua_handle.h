@@ -19,10 +19,11 @@ zkl_handle **push_handle_box(lua_State *L, box_type type);
 int fill_handle_box(lua_State *L, zkl_handle **box, zkl_handle *handle);
 
 /*
- * Returns the handle that is the first argument, and its present state in `view`. In a child of the process that opened
- * the client, returns NULL and pushes the FORKED results. Raises unless the handle is of `type`.
+ * Writes the handle that is the first argument to `handle`, NULL if it was collected, and its present state to `view`.
+ * In a child of the process that opened the client, returns false and pushes the FORKED results. Raises unless the
+ * handle is of `type`.
  */
-zkl_handle *look_at_handle(lua_State *L, box_type type, zkl_handle_view *view);
+bool look_at_handle(lua_State *L, box_type type, zkl_handle **handle, zkl_handle_view *view);
 
 /* Methods of handles of any type. */
 int handle_gc(lua_State *L);

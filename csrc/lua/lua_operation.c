@@ -230,9 +230,12 @@ static int push_outcome(lua_State *L, const zkl_handle *handle, const zkl_handle
 static int operation_take(lua_State *L)
 {
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, OPERATION_TYPE, &view);
-    if (handle == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, OPERATION_TYPE, &handle, &view)) {
         return FORKED;
+    }
+    if (handle == NULL) {
+        return luaL_error(L, "this operation is over");
     }
     if (!view.settled) {
         return push_failure(L, ZKL_FAILED, "not answered yet");
@@ -258,9 +261,12 @@ static int operation_event(lua_State *L)
         [ZKL_EVENT_CHILD] = "child",
     };
     zkl_handle_view view;
-    zkl_handle *handle = look_at_handle(L, OPERATION_TYPE, &view);
-    if (handle == NULL) {
+    zkl_handle *handle;
+    if (!look_at_handle(L, OPERATION_TYPE, &handle, &view)) {
         return FORKED;
+    }
+    if (handle == NULL) {
+        return luaL_error(L, "this operation is over");
     }
     zkl_code code;
     zkl_node_event event = zkl_handle_event(handle, &code);

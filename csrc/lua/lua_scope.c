@@ -26,19 +26,14 @@ int scope_gc(lua_State *L)
     return 0;
 }
 
-static zkl_handle *check_acquisition(lua_State *L)
-{
-    zkl_handle *handle = *(zkl_handle **)check_box(L, 2, ACQUISITION_TYPE);
-    if (handle == NULL) {
-        luaL_error(L, "this acquisition has been collected");
-    }
-    return handle;
-}
-
 /* scope:add(acquisition): see zkl_scope_add */
 static int scope_add(lua_State *L)
 {
-    zkl_scope_add(check_scope(L), check_acquisition(L));
+    zkl_scope *scope = check_scope(L);
+    zkl_handle *handle = *(zkl_handle **)check_box(L, 2, ACQUISITION_TYPE);
+    if (handle != NULL) { /* NULL: collected */
+        zkl_scope_add(scope, handle);
+    }
     return 0;
 }
 
@@ -46,7 +41,10 @@ static int scope_add(lua_State *L)
 static int scope_remove(lua_State *L)
 {
     check_scope(L);
-    zkl_scope_remove(check_acquisition(L));
+    zkl_handle *handle = *(zkl_handle **)check_box(L, 2, ACQUISITION_TYPE);
+    if (handle != NULL) {
+        zkl_scope_remove(handle);
+    }
     return 0;
 }
 

@@ -60,6 +60,55 @@ describe("coroutines that are forgotten", function()
     end)
 end)
 
+describe("a coroutine that an object with a finalizer refers to", function()
+    -- In the cycle that runs finalizers, Lua clears weak values but keeps weak keys: the acquisition is finalized before its hold
+    -- is forgotten.
+    it("is collected, and the lock can be looked at, cancelled and acquired in between", function()
+        local suspend = false
+        local client = fixture.client({ wait = {
+            wake = function() end,
+            wait = function(...)
+                if suspend then
+                    coroutine.yield()
+                    return true
+                end
+                return loop.wait(...)
+            end
+        } })
+        local path, finalized, waiting = fixture.path(), false, nil
+        local lock, rival = client:mutex(path), fixture.client():mutex(path)
+        assert(rival:acquire(10))
+        suspend = true
+        coroutine.wrap(function()
+            local thread = coroutine.create(function()
+                lock:acquire(60)
+            end)
+            assert(coroutine.resume(thread))
+            waiting = tostring(lock)
+            local function finalize()
+                finalized = thread ~= nil
+            end
+            if newproxy then -- luacheck: ignore
+                getmetatable(newproxy(true)).__gc = finalize -- luacheck: ignore
+            else
+                setmetatable({}, { __gc = finalize })
+            end
+        end)()
+        suspend = false
+        assert.truthy(waiting:find("being acquired", 1, true), waiting)
+        for _ = 1, 4 do
+            collectgarbage()
+            assert.truthy(tostring(lock))
+            assert.is_false(lock:held())
+            lock:cancel()
+        end
+        assert.is_true(finalized)
+        assert.is_true(rival:release())
+        assert(lock:acquire(10))
+        assert.is_true(lock:release())
+    end)
+end)
+
 describe("owners that are collected", function()
     --- Returns a client whose coroutines work for owners[1]. The owner is in a table, so that no local variable keeps it alive.
     local function client_of(owners)

@@ -58,6 +58,9 @@ typedef enum {
 
 const char *zkl_code_name(zkl_code code);
 
+/* Room for any message that comes with a code. */
+#define ZKL_MESSAGE_SIZE 512
+
 /* Replaces a message for which there was no memory. */
 #define ZKL_UNSAID "there was no memory to say why"
 

@@ -13,7 +13,7 @@
 #include "base/base.h"
 #include "client_object.h"
 #include "handle_acquisition.h"
-#include "thread.h"
+#include "os/os.h"
 #include "xid.h"
 
 /* How long a closing client waits for replies, or for a connection over which to close the session. */

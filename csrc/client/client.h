@@ -18,7 +18,7 @@
 #define ZKLOCK_CLIENT_H
 
 #include "engine/engine.h"
-#include "tls_options.h"
+#include "net/net.h"
 
 typedef struct zkl_client zkl_client;
 typedef struct zkl_handle zkl_handle;
@@ -32,9 +32,6 @@ typedef struct {
     int32_t auth_count;
     const zkl_tls_options *tls; /* NULL: without TLS */
 } zkl_client_options;
-
-/* Room for any message that comes with a code. */
-#define ZKL_MESSAGE_SIZE 512
 
 /*
  * Starts a client and returns it with one reference. It begins to connect at once; the call does not wait for that. Returns NULL if
@@ -191,34 +188,18 @@ int32_t zkl_handle_failed_part(const zkl_handle *handle);
 /* The event that an operation's watch has seen. `code` is ZKL_OK as long as the watch may still see an event. */
 zkl_node_event zkl_handle_event(zkl_handle *handle, zkl_code *code);
 
-/* --- scopes -------------------------------------------------------------------------------------------------------- */
+/* --- handles that end together ------------------------------------------------------------------------------------- */
 
 /*
- * The acquisitions of one nginx request, which end with the request. scope.c describes ownership. Unlike the rest of this file,
- * these functions are only for the thread that runs the request and owns the handles.
+ * A handle is in one group at most, until its owner ends or releases it. Unlike the rest of this file, these functions are only for
+ * the thread of the handles' owner.
  */
-typedef struct zkl_scope zkl_scope;
-
-/*
- * Returns a new scope of an nginx request, with one reference for the caller; NULL if there is no nginx, or no memory.
- * `in_stream`: the request is the stream module's.
- */
-zkl_scope *zkl_scope_open(void *request, bool in_stream);
-/* Drops the caller's reference. The scope remains until its request ends. */
-void zkl_scope_release(zkl_scope *scope);
-/* The scope's request; NULL once the request has ended. */
-void *zkl_scope_request(const zkl_scope *scope);
-/*
- * Reads the number that nginx's Lua module has for the request at present. Returns false once the request has ended. The number
- * changes when nginx redirects the request internally: the module then starts anew.
- */
-bool zkl_scope_context(const zkl_scope *scope, int32_t *context);
-/* Makes an acquisition end with the scope: it is released if granted, cancelled if waiting; at once if the scope has ended. */
-void zkl_scope_add(zkl_scope *scope, zkl_handle *handle);
-/* Takes an acquisition out of its scope, if it is in one. */
-void zkl_scope_remove(zkl_handle *handle);
-
-/* The clock of leases, in nanoseconds. It counts while the machine is suspended if the system has such a clock. */
-int64_t zkl_clock(void);
+LIST_HEAD(zkl_handle_group, zkl_handle);
+/* Puts the handle into the group, out of another one. */
+void zkl_group_add(struct zkl_handle_group *group, zkl_handle *handle);
+/* Takes the handle out of its group, if it is in one. */
+void zkl_group_remove(zkl_handle *handle);
+/* Empties the group. Each handle ends as by zkl_handle_end, but its owner did not ask for it and gets a notification. */
+void zkl_group_end(struct zkl_handle_group *group);
 
 #endif

@@ -10,13 +10,8 @@
  *   published.c      what callers may read without the engine: state, figures
  *   notifications.c  the handles that their owners should look at; notify_socket.c: a socket for that, for nginx
  *   log.c            log lines, of the engine and of the C client
- *   connector.c      connects the C client to the server that can be reached first; race.c: in which order; dial.c: the sockets;
- *                    server_list.c: the servers; resolver.c: their names
- *   tls_link.c       TLS between the C client and a server; tls_context.c: its settings; tls_library.c: OpenSSL
  *   wake.c           wakes the I/O thread
- *   scope.c          the acquisitions of one nginx request, which end with it
  *   xid.c            the numbers that the C client gives to requests, of all clients of the process
- *   clock.c, pipe.c, alarm.c, thread.c  the clock; pipes; timers; starting a thread
  *
  * Locks. Each struct says by which of these its fields are protected:
  *   - engine_mutex also protects the engine itself and its acquisitions. The I/O thread holds it except while it sleeps in poll. A
@@ -34,7 +29,6 @@
 #include <pthread.h>
 
 #include "client.h"
-#include "connector.h"
 #include "handles.h"
 #include "io_turn.h"
 #include "life.h"
@@ -43,7 +37,6 @@
 #include "poll_owner.h"
 #include "published.h"
 #include "registry.h"
-#include "tls_link.h"
 #include "wake.h"
 
 struct zkl_client {

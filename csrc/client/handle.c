@@ -71,14 +71,6 @@ const char *zkl_handle_path(const zkl_handle *handle)
     return zkl_lock_spec_settings(handle->spec)->path;
 }
 
-void zkl_handle_leave_scope(zkl_handle *handle)
-{
-    if (handle->scope != NULL) {
-        LIST_REMOVE(handle, in_scope);
-        handle->scope = NULL;
-    }
-}
-
 /* --- results ------------------------------------------------------------------------------------------------------- */
 
 void zkl_handle_notify(zkl_handle *handle)

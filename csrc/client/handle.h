@@ -111,9 +111,9 @@ struct zkl_handle {
     bool has_notification; /* it is in the list of notifications */
     bool sharing;          /* it waits for another acquisition of this client, and will share its node */
 
-    /* The owner's thread, see scope.c */
-    zkl_scope *scope; /* the scope that ends this acquisition; NULL: none */
-    LIST_ENTRY(zkl_handle) in_scope;
+    /* The owner's thread */
+    LIST_ENTRY(zkl_handle) in_group;
+    bool grouped; /* it is in a group */
 };
 
 /* Returns a new handle with one reference, NULL if there is no memory. */
@@ -131,8 +131,6 @@ void zkl_handle_answer(zkl_handle *handle, zkl_code code, const char *message);
 void zkl_handle_refuse(zkl_handle *handle, zkl_code code, const char *message);
 /* engine_mutex held, the engine knows all requests of the handle's owner. Whether the latest request has its result. */
 bool zkl_handle_decided(const zkl_handle *handle);
-/* The owner's thread. Takes the handle out of its scope, if it is in one. */
-void zkl_handle_leave_scope(zkl_handle *handle);
 
 /* Any thread. With engine_mutex the result is exact; without it, the state may have been reached meanwhile. */
 static inline bool zkl_handle_has_reached(const zkl_handle *handle, zkl_handle_life life)

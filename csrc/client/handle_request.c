@@ -62,7 +62,7 @@ void zkl_handle_call_owner(zkl_handle *handle)
 
 void zkl_handle_release(zkl_handle *handle)
 {
-    zkl_handle_leave_scope(handle);
+    zkl_group_remove(handle);
     if (zkl_client_forked(handle->client)) {
         return;
     }
@@ -74,15 +74,36 @@ void zkl_handle_release(zkl_handle *handle)
 
 void zkl_handle_end(zkl_handle *handle, int64_t block_for)
 {
-    zkl_handle_leave_scope(handle);
+    zkl_group_remove(handle);
     if (!zkl_client_forked(handle->client)) {
         zkl_handle_ask(handle, TODO_END, true, block_for);
     }
 }
 
-void zkl_handle_cut(zkl_handle *handle)
+/* --- groups -------------------------------------------------------------------------------------------------------- */
+
+void zkl_group_add(struct zkl_handle_group *group, zkl_handle *handle)
 {
-    if (!zkl_client_forked(handle->client)) {
-        zkl_handle_ask(handle, TODO_END, false, 0);
+    zkl_group_remove(handle);
+    LIST_INSERT_HEAD(group, handle, in_group);
+    handle->grouped = true;
+}
+
+void zkl_group_remove(zkl_handle *handle)
+{
+    if (handle->grouped) {
+        LIST_REMOVE(handle, in_group);
+        handle->grouped = false;
+    }
+}
+
+void zkl_group_end(struct zkl_handle_group *group)
+{
+    zkl_handle *handle;
+    while ((handle = LIST_FIRST(group)) != NULL) {
+        zkl_group_remove(handle);
+        if (!zkl_client_forked(handle->client)) {
+            zkl_handle_ask(handle, TODO_END, false, 0);
+        }
     }
 }

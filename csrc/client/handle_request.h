@@ -14,7 +14,5 @@ zkl_handle *zkl_handle_submit(zkl_handle *handle, int64_t block_for);
  * needs no notification. `block_for` as in zkl_client_acquire.
  */
 void zkl_handle_ask(zkl_handle *handle, unsigned todo, bool quietly, int64_t block_for);
-/* Like zkl_handle_end, but not on the owner's request, so the owner gets a notification. */
-void zkl_handle_cut(zkl_handle *handle);
 
 #endif

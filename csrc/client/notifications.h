@@ -4,7 +4,7 @@
 
 #include "handle.h"
 #include "notify_socket.h"
-#include "pipe.h"
+#include "os/os.h"
 
 /* The byte for the owner. */
 typedef enum {

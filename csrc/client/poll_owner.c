@@ -28,7 +28,6 @@
 #include <unistd.h>
 
 #include "client_object.h"
-#include "clock.h"
 
 /* How long the socket may have no poll owner. */
 #define RETURNS_WITHIN (2 * ZKL_SECOND / 1000)

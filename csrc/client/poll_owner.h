@@ -2,8 +2,8 @@
 #ifndef ZKLOCK_CLIENT_POLL_OWNER_H
 #define ZKLOCK_CLIENT_POLL_OWNER_H
 
-#include "alarm.h"
 #include "client.h"
+#include "os/os.h"
 
 /* The thread that polls the C client's socket. poll_owner.c has the transitions. */
 typedef enum {

@@ -3,7 +3,7 @@
 #define ZKLOCK_CLIENT_WAKE_H
 
 #include "client.h"
-#include "pipe.h"
+#include "os/os.h"
 
 typedef struct {
     zkl_pipe pipe; /* callers write, the I/O thread reads; constant from the opening until the client is JOINED */

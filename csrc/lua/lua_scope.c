@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "lua_box.h"
+#include "nginx/nginx.h"
 
 static zkl_scope *check_scope(lua_State *L)
 {

@@ -42,8 +42,8 @@ describe("packaging", function()
 
   it("compiles every file of csrc/ with CMake", function()
     local listed = {}
-    for name in ("BASE ZK LOCK OPS ENGINE CLIENT LUA PROCESS"):gmatch("%u+") do
-      local block = assert(cmake:match("set%(" .. name .. "_SOURCES%s(.-)%)"), name)
+    for layer in cmake:match("set%(LAYERS ([^)]*)%)"):gmatch("%l+") do
+      local block = assert(cmake:match("set%(" .. layer:upper() .. "_SOURCES%s(.-)%)"), layer)
       for source in block:gmatch("%S+") do
         listed[#listed + 1] = source
       end

@@ -1,5 +1,5 @@
 /*
- * dials: the sockets of a connector (csrc/client/dial.h), and its resolver (resolver.h), in a simulated network, by the linker's --wrap.
+ * dials: the sockets of a connector (csrc/net/dial.h), and its resolver (resolver.h), in a simulated network, by the linker's --wrap.
  * The connector, its race and its list of servers are the real ones.
  */
 #include <errno.h>
@@ -8,7 +8,8 @@
 
 #include "base/base.h"
 #include "client/client.h"
-#include "client/dial.h"
+#include "net/dial.h"
+#include "os/os.h"
 #include "sim_zookeeper.h"
 
 /* The most connections that are being made at once, by all clients. */

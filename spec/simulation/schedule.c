@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "os/os.h"
 #include "schedule.h"
 
 run_state run;

@@ -24,8 +24,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/connector.h"
 #include "engine/engine.h"
+#include "net/connector.h"
 #include "sim_zookeeper.h"
 
 #define MAX_CLIENTS 6

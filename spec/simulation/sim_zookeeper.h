@@ -200,7 +200,7 @@ uint64_t sim_trace_hash(void);
 void sim_set_caller(int caller);
 
 /*
- * Connections that the present caller makes by itself, one of which the C client then uses (csrc/client/connector.h). A host is "h1:2181",
+ * Connections that the present caller makes by itself, one of which the C client then uses (csrc/net/connector.h). A host is "h1:2181",
  * "link1:2181", or an address, at which nobody listens. sim_poll of sim_dials_descriptor tells whether one is no longer pending.
  */
 typedef enum {

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "client/client.h"
 #include "fake_server.h"
+#include "os/os.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -23,6 +23,7 @@
 
 #include "../../csrc/client/client.h"
 #include "../../csrc/client/xid.h"
+#include "../../csrc/os/os.h"
 #include "real_server.h"
 
 #define PATIENCE (120 * ZKL_SECOND)

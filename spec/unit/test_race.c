@@ -1,7 +1,7 @@
 /*
  * The race for a server, in virtual time: addresses that serve, swallow packets, refuse, accept and say nothing, or accept and close;
  * names that are resolved later or never.
- * A loop plays the connector (csrc/client/connector.c), and the world answers it.
+ * A loop plays the connector (csrc/net/connector.c), and the world answers it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "client/race.h"
+#include "net/race.h"
 
 #define MS (ZKL_SECOND / 1000)
 #define MOST_SERVERS 8

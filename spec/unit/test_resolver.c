@@ -1,5 +1,5 @@
 /*
- * Names that are resolved in threads of their own (csrc/client/resolver.h), and the connector that waits for none of them. The answers
+ * Names that are resolved in threads of their own (csrc/net/resolver.h), and the connector that waits for none of them. The answers
  * of getaddrinfo, and the system's refusal of a thread, are simulated here.
  */
 #include <errno.h>
@@ -22,8 +22,9 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "client/connector.h"
-#include "client/resolver.h"
+#include "net/connector.h"
+#include "net/resolver.h"
+#include "net/server_list.h"
 
 #define PATIENCE_MS 90000
 

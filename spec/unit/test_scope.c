@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "../../csrc/base/base.h"
-#include "../../csrc/client/client.h"
+#include "../../csrc/nginx/nginx.h"
 
 #define PATIENCE_MS 30000
 

@@ -23,6 +23,7 @@
 
 #include "../../csrc/base/base.h"
 #include "../../csrc/client/client.h"
+#include "../../csrc/os/os.h"
 #include "real_server.h"
 
 #define PATIENCE (90 * ZKL_SECOND)

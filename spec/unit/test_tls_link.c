@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "os/os.h"
 #include "tls_peer.h"
 
 #define SECRET "the session's password"

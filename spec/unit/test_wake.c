@@ -15,6 +15,7 @@
 
 #include "../../csrc/base/base.h"
 #include "../../csrc/client/client.h"
+#include "../../csrc/os/os.h"
 
 #define PATIENCE (30 * ZKL_SECOND)
 

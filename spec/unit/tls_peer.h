@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/connector.h"
-#include "client/tls_link.h"
+#include "net/connector.h"
+#include "net/server_list.h"
+#include "net/tls_library.h"
+#include "net/tls_link.h"
 
 #define PEER_NO_LIMIT SIZE_MAX
 

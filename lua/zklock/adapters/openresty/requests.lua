@@ -1,7 +1,7 @@
 --- adapters.openresty.requests: which request, and which coroutine of it, is running; and whether they have ended.
 --
 -- For zklock.adapters.openresty and its part holds. A timer handler is a request, too, and so is a session of the stream module.
--- Each request has a *scope* (csrc/client/scope.c), which nginx ends when it frees the request, without any Lua.
+-- Each request has a *scope* (csrc/nginx/scope.c), which nginx ends when it frees the request, without any Lua.
 
 local base = require "resty.core.base"
 local core = require "zklock.core"

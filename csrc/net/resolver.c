@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "client.h"
-#include "thread.h"
+#include "os/os.h"
 
 struct zkl_resolution {
     _Atomic int32_t references; /* whoever began it, and the thread */

@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "base/base.h"
-#include "client.h"
 
 int64_t zkl_clock(void)
 {

@@ -1,6 +1,6 @@
 /* thread: starts the threads of clients. */
-#ifndef ZKLOCK_CLIENT_THREAD_H
-#define ZKLOCK_CLIENT_THREAD_H
+#ifndef ZKLOCK_OS_THREAD_H
+#define ZKLOCK_OS_THREAD_H
 
 #include <pthread.h>
 

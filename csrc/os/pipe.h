@@ -1,6 +1,6 @@
 /* pipe: pipes that wake a thread or make a descriptor readable. They never hold more than a byte or two. Any thread. */
-#ifndef ZKLOCK_CLIENT_PIPE_H
-#define ZKLOCK_CLIENT_PIPE_H
+#ifndef ZKLOCK_OS_PIPE_H
+#define ZKLOCK_OS_PIPE_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* alarm: a timer that wakes the I/O thread out of its poll. */
-#ifndef ZKLOCK_CLIENT_ALARM_H
-#define ZKLOCK_CLIENT_ALARM_H
+#ifndef ZKLOCK_OS_ALARM_H
+#define ZKLOCK_OS_ALARM_H
 
 #include <stdbool.h>
 #include <stdint.h>

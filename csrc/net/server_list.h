@@ -3,8 +3,8 @@
  *
  * They are in the order of the connection string, which the client has shuffled. All functions: engine_mutex.
  */
-#ifndef ZKLOCK_CLIENT_SERVER_LIST_H
-#define ZKLOCK_CLIENT_SERVER_LIST_H
+#ifndef ZKLOCK_NET_SERVER_LIST_H
+#define ZKLOCK_NET_SERVER_LIST_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ typedef struct {
     int64_t late_until; /* It did not answer in time, and has its turn behind those that did. */
 } zkl_address;
 
-typedef struct {
+typedef struct zkl_server {
     char *host;
     char *port;   /* It is behind `host`, in the same memory. */
     char *text;   /* "host:port", for messages. */

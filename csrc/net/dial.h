@@ -3,8 +3,8 @@
  *
  * Nothing here decides anything. In virtual time this file is replaced (spec/simulation/dials.c). All functions: engine_mutex.
  */
-#ifndef ZKLOCK_CLIENT_DIAL_H
-#define ZKLOCK_CLIENT_DIAL_H
+#ifndef ZKLOCK_NET_DIAL_H
+#define ZKLOCK_NET_DIAL_H
 
 #include "server_list.h"
 

@@ -3,8 +3,8 @@
  *
  * The files are read for each connection, so that a renewed certificate is used from the next connection on.
  */
-#ifndef ZKLOCK_CLIENT_TLS_CONTEXT_H
-#define ZKLOCK_CLIENT_TLS_CONTEXT_H
+#ifndef ZKLOCK_NET_TLS_CONTEXT_H
+#define ZKLOCK_NET_TLS_CONTEXT_H
 
 #include "base/base.h"
 #include "tls_library.h"

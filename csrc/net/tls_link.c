@@ -10,7 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "os/os.h"
+#include "server_list.h"
+#include "tls_context.h"
 
 /* One TLS record holds so many bytes at most. */
 #define RECORD 16384
@@ -64,7 +66,7 @@ struct zkl_tls_link {
     int error;    /* The errno of the latest failure to send or to receive, or 0. */
     stretch up;   /* From the C client to the server. Not encrypted. */
     stretch down; /* From the server to the C client. Decrypted. */
-    zkl_tls_log_fn log;
+    zkl_connector_log_fn log;
     void *log_context;
     zkl_code code;
     char problem[ZKL_MESSAGE_SIZE];
@@ -573,8 +575,8 @@ const char *zkl_tls_link_problem(const zkl_tls_link *link, zkl_code *code)
 
 /* --- the object ---------------------------------------------------------------------------------------------------- */
 
-zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, zkl_tls_log_fn log, void *log_context, char *message,
-                               zkl_code *code, bool *first)
+zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, zkl_connector_log_fn log, void *log_context,
+                               char *message, zkl_code *code, bool *first)
 {
     *code = ZKL_UNSUPPORTED;
     const zkl_tls_library *tls = zkl_tls_library_load(message, ZKL_MESSAGE_SIZE, first);

@@ -5,8 +5,8 @@
  * is being resolved has a thread of its own, which ends with the answer. Who no longer wants the answer does not wait: the thread then
  * frees what is left. Nothing here decides anything. In virtual time this file is replaced (spec/simulation/dials.c).
  */
-#ifndef ZKLOCK_CLIENT_RESOLVER_H
-#define ZKLOCK_CLIENT_RESOLVER_H
+#ifndef ZKLOCK_NET_RESOLVER_H
+#define ZKLOCK_NET_RESOLVER_H
 
 #include <netdb.h>
 #include <stdbool.h>

@@ -11,17 +11,20 @@
  * The connector outlives the C client's handles: the next handle does not begin with the server that has just failed.
  * Nothing here waits, not for names either (resolver.h). All functions: engine_mutex.
  */
-#ifndef ZKLOCK_CLIENT_CONNECTOR_H
-#define ZKLOCK_CLIENT_CONNECTOR_H
+#ifndef ZKLOCK_NET_CONNECTOR_H
+#define ZKLOCK_NET_CONNECTOR_H
 
 #include <poll.h>
-
-#include "client.h"
-#include "server_list.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 typedef struct zkl_connector zkl_connector;
+typedef struct zkl_server zkl_server; /* server_list.h */
 
-/* Called with a line for the log: why a connection with a server has failed, unless it is the same reason as before. */
+/*
+ * Called with a line for the log: why a connection with a server has failed, unless it is the same reason as before; or that there is
+ * one.
+ */
 typedef void (*zkl_connector_log_fn)(void *context, int level, const char *message);
 
 /*

@@ -7,8 +7,8 @@
  * In a process that has an OpenSSL of its own, such as nginx, dlopen of the same file name returns the same library. If the program
  * has another OpenSSL linked in statically, RTLD_DEEPBIND prevents the loaded library from calling functions of that one.
  */
-#ifndef ZKLOCK_CLIENT_TLS_LIBRARY_H
-#define ZKLOCK_CLIENT_TLS_LIBRARY_H
+#ifndef ZKLOCK_NET_TLS_LIBRARY_H
+#define ZKLOCK_NET_TLS_LIBRARY_H
 
 #include <stdbool.h>
 #include <stddef.h>

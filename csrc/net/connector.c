@@ -7,9 +7,11 @@
 #include <string.h>
 #include <zookeeper/zookeeper.h>
 
-#include "clock.h"
+#include "base/base.h"
 #include "dial.h"
+#include "os/os.h"
 #include "race.h"
+#include "server_list.h"
 
 /* A connection that is not established after so long: the address does not answer. */
 #define LATE_AFTER ZKL_SECOND

@@ -17,7 +17,7 @@
  *
  * Thread: all functions here, and the handler, run on the thread of the nginx worker, as Lua does. A scope has no lock.
  * nginx calls the handler from its own code, never from within a function of this module. In the child of a fork
- * zkl_handle_cut sends nothing.
+ * zkl_group_end sends nothing.
  *
  * nginx's headers are not needed, because its functions are looked up at run time. If they are missing, as in any other
  * program, zkl_scope_open returns NULL. This file relies on the layouts of the cleanup entries of requests and pools,
@@ -27,19 +27,20 @@
  * In the stream module a request is what its Lua module keeps of a session: the connection and the session come first.
  * Its handlers are called when the session's pool is freed, so the pool need not be found.
  */
+#include "nginx.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/base.h"
-#include "handle_request.h"
 
 struct zkl_scope {
     int32_t references;
     bool in_stream;
     void *request;
-    LIST_HEAD(, zkl_handle) handles;
+    struct zkl_handle_group handles;
 };
 
 /* --- nginx --------------------------------------------------------------------------------------------------------- */
@@ -159,12 +160,8 @@ void zkl_scope_release(zkl_scope *scope)
 static void end_scope(void *data)
 {
     zkl_scope *scope = data;
-    zkl_handle *handle;
     scope->request = NULL;
-    while ((handle = LIST_FIRST(&scope->handles)) != NULL) {
-        zkl_scope_remove(handle);
-        zkl_handle_cut(handle);
-    }
+    zkl_group_end(&scope->handles);
     zkl_scope_release(scope);
 }
 
@@ -200,16 +197,13 @@ bool zkl_scope_context(const zkl_scope *scope, int32_t *context)
 
 void zkl_scope_add(zkl_scope *scope, zkl_handle *handle)
 {
-    zkl_scope_remove(handle);
+    zkl_group_add(&scope->handles, handle);
     if (scope->request == NULL) {
-        zkl_handle_cut(handle); /* the request is over */
-        return;
+        zkl_group_end(&scope->handles); /* the request is over */
     }
-    handle->scope = scope;
-    LIST_INSERT_HEAD(&scope->handles, handle, in_scope);
 }
 
 void zkl_scope_remove(zkl_handle *handle)
 {
-    zkl_handle_leave_scope(handle);
+    zkl_group_remove(handle);
 }

@@ -27,8 +27,8 @@
  * remembered: the server may be back at once. So while other connections are still under way, there is another round for those that
  * have refused.
  */
-#ifndef ZKLOCK_CLIENT_RACE_H
-#define ZKLOCK_CLIENT_RACE_H
+#ifndef ZKLOCK_NET_RACE_H
+#define ZKLOCK_NET_RACE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -20,29 +20,23 @@
  *
  * All functions: engine_mutex, and the I/O thread where this is said.
  */
-#ifndef ZKLOCK_CLIENT_TLS_LINK_H
-#define ZKLOCK_CLIENT_TLS_LINK_H
+#ifndef ZKLOCK_NET_TLS_LINK_H
+#define ZKLOCK_NET_TLS_LINK_H
 
 #include <poll.h>
 
-#include "client.h"
+#include "base/base.h"
 #include "connector.h"
-#include "tls_context.h"
+#include "tls_options.h"
 
 typedef struct zkl_tls_link zkl_tls_link;
-
-/*
- * Called with a line for the log: why a connection with a server has failed, unless it is the same reason as before; or that there is
- * one.
- */
-typedef void (*zkl_tls_log_fn)(void *context, int level, const char *message);
 
 /*
  * Returns a new link, or NULL. `message` (ZKL_MESSAGE_SIZE bytes) and *code then say why: ZKL_UNSUPPORTED if there is no OpenSSL,
  * ZKL_TLS_FAILED if the options or their files are wrong. *first says whether this call has loaded OpenSSL. Any thread.
  */
-zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, zkl_tls_log_fn log, void *log_context, char *message,
-                               zkl_code *code, bool *first);
+zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, zkl_connector_log_fn log, void *log_context,
+                               char *message, zkl_code *code, bool *first);
 void zkl_tls_link_free(zkl_tls_link *link);
 
 /* The connector has reached a server, and the C client has begun to connect by its socket `fd`: begins the TLS handshake. */

@@ -1,6 +1,6 @@
 /* TLS options: the option `tls` of a client. */
-#ifndef ZKLOCK_CLIENT_TLS_OPTIONS_H
-#define ZKLOCK_CLIENT_TLS_OPTIONS_H
+#ifndef ZKLOCK_NET_TLS_OPTIONS_H
+#define ZKLOCK_NET_TLS_OPTIONS_H
 
 #include <stdbool.h>
 

@@ -9,50 +9,26 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     if (engine == NULL) {
         return NULL;
     }
-    const zkl_session_config session_config = {
-        .servers = config->servers,
-        .addresses = config->addresses,
-        .tls = config->tls,
-        .session_timeout_ms = config->session_timeout_ms,
-        .lease = config->lease,
-        .auths = config->auths,
-        .auth_count = config->auth_count,
-        .zookeeper_log = config->zookeeper_log,
-    };
-    const zkl_session_host session_host = {
-        .context = host->context,
-        .lease_changed = host->lease_changed,
-        .state_changed = host->state_changed,
-        .log = host->log,
-        .sending = host->sending,
-        .sent = host->sent,
-        .closing = host->closing,
-        .closed = host->closed,
-        .reach = host->reach,
-        .reached = host->reached,
-        .answered = host->answered,
-        .problem = host->problem,
-    };
     zkl_operations_init(&engine->operations, &engine->session);
-    if (!zkl_session_init(&engine->session, &session_config, &session_host) ||
+    if (!zkl_session_init(&engine->session, &config->session, &host->session) ||
         !zkl_locks_init(&engine->locks, &engine->session, config->random, host->acquisition_changed, host->hold_over,
-                        host->context)) {
+                        host->session.context)) {
         zkl_engine_free(engine);
         return NULL;
     }
     /* In this order they are told of events. */
     zkl_session_listen(&engine->session, &zkl_locks_listener, &engine->locks);
     zkl_session_listen(&engine->session, &zkl_operations_listener, &engine->operations);
-    zkl_lease_use_items(&engine->session, &zkl_entry_items, &engine->locks);
-    zkl_watches_use_ops(&engine->session, &zkl_entry_watches, &engine->locks);
-    zkl_watches_use_others(&engine->session, &zkl_program_watches, &engine->operations);
+    zkl_heartbeat_use_items(&engine->session.heartbeat, &zkl_entry_items, &engine->locks);
+    zkl_watches_use_ops(&engine->session.watches, &zkl_entry_watches, &engine->locks);
+    zkl_watches_use_others(&engine->session.watches, &zkl_program_watches, &engine->operations);
     return engine;
 }
 
 void zkl_engine_free(zkl_engine *engine)
 {
-    if (engine->session.handle != NULL) {
-        zkl_engine_shut_down(engine, engine->session.now);
+    if (engine->session.wire.handle != NULL) {
+        zkl_engine_shut_down(engine, engine->session.wire.now);
     }
     zkl_operations_free(&engine->operations);
     zkl_locks_free(&engine->locks);
@@ -73,7 +49,7 @@ void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_
 
 void zkl_engine_close(zkl_engine *engine, int64_t now)
 {
-    engine->session.now = now;
+    engine->session.wire.now = now;
     zkl_session_close(&engine->session);
     zkl_locks_close(&engine->locks, now);
     zkl_operations_close(&engine->operations);
@@ -82,17 +58,17 @@ void zkl_engine_close(zkl_engine *engine, int64_t now)
 bool zkl_engine_drained(const zkl_engine *engine)
 {
     const zkl_session *session = &engine->session;
-    return zkl_session_closing(session) ? session->requests.in_flight == 0 : session->cleaning == 0;
+    return zkl_session_closing(session) ? session->wire.in_flight == 0 : session->wire.cleaning == 0;
 }
 
 const zkl_stats *zkl_engine_stats(const zkl_engine *engine)
 {
-    return &engine->session.stats;
+    return &engine->session.wire.stats;
 }
 
 int32_t zkl_engine_in_flight(const zkl_engine *engine)
 {
-    return engine->session.requests.in_flight;
+    return engine->session.wire.in_flight;
 }
 
 int64_t zkl_engine_read_at(const zkl_engine *engine)
@@ -108,7 +84,7 @@ int32_t zkl_engine_session_timeout(const zkl_engine *engine)
 #ifdef ZKL_BREAKABLE
 int64_t zkl_engine_restarted_at(const zkl_engine *engine, int64_t *timeout)
 {
-    *timeout = zkl_session_timeout(&engine->session);
-    return engine->session.lease.restarted_at;
+    *timeout = engine->session.wire.lease.timeout;
+    return engine->session.wire.lease.restarted_at;
 }
 #endif

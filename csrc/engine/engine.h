@@ -23,40 +23,18 @@ typedef struct zkl_engine zkl_engine;
 
 /*
  * The engine's calls to its driver, always made from inside the engine's own functions. A callback must not call the
- * engine, except for the accessors of the acquisition it is given.
+ * engine, except for the accessors of the acquisition it is given. All get session.context.
  */
 typedef struct {
-    void *context;
+    zkl_session_host session;
     /* The acquisition changed: its phase, code, revocations, or the node it waits for; or zkl_acquisition_settled became true. */
     void (*acquisition_changed)(void *context, zkl_acquisition *acquisition);
-    /*
-     * The others are those of zkl_session_host, with the same context. Before a lapsed lease begins anew, the acquisitions
-     * that lapsed with it have been reported lost.
-     */
-    void (*lease_changed)(void *context, int64_t valid_until);
-    void (*state_changed)(void *context, zkl_state state, zkl_code code, const char *problem);
-    void (*log)(void *context, int level, const char *message);
-    void (*sending)(void *context);                        /* NULL: not wanted */
-    void (*sent)(void *context);                           /* NULL: not wanted */
-    void (*closing)(void *context);                        /* NULL: not wanted */
-    void (*closed)(void *context);                         /* NULL: not wanted */
-    bool (*reach)(void *context, int64_t *wake_at);        /* NULL: the C client connects to `servers` by itself */
-    void (*reached)(void *context, int fd);                /* with `reach` */
-    void (*answered)(void *context);                       /* with `reach` */
-    const char *(*problem)(void *context, zkl_code *code); /* with `reach` */
-    zkl_hold_over_fn hold_over;                            /* NULL: the driver does not change the end of a grant */
+    zkl_hold_over_fn hold_over; /* NULL: the driver does not change the end of a grant */
 } zkl_host;
 
-/* The settings of an engine: those of zkl_session_config, and `random`. */
+/* The settings of an engine. */
 typedef struct {
-    const char *servers;
-    const char *addresses; /* NULL: the C client connects to `servers` */
-    bool tls;
-    int32_t session_timeout_ms;
-    bool lease;
-    const zkl_auth *auths;
-    int32_t auth_count;
-    log_callback_fn zookeeper_log;
+    zkl_session_config session;
     uint64_t random[2]; /* makes the uuids of this engine unique; from getrandom, or from the simulation's seed */
 } zkl_engine_config;
 

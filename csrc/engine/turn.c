@@ -17,10 +17,10 @@ static void end_lingering(zkl_locks *locks)
     zkl_share_expire(locks, false);
 }
 
-/* What the last row stands for is done before these rows (zkl_lease_date_answers) or after them (zkl_session_renew). */
-static void done_elsewhere(zkl_session *session)
+/* What the last row stands for is done before these rows (zkl_session_date_answers) or after them (zkl_session_renew). */
+static void done_elsewhere(zkl_heartbeat *heartbeat)
 {
-    (void)session;
+    (void)heartbeat;
 }
 
 /*
@@ -30,7 +30,7 @@ static void done_elsewhere(zkl_session *session)
  */
 #define EACH_ROW(ROW)                                                                                                  \
     ROW(session, never, zkl_session_notice_loss, true)                                                                 \
-    ROW(session, zkl_lease_lapses_at, zkl_lease_lapse, true)                                                           \
+    ROW(session, zkl_session_lapses_at, zkl_session_lapse, true)                                                       \
     ROW(session, zkl_session_given_up_at, zkl_session_give_up, false)                                                  \
     ROW(session, zkl_session_tries_end_at, zkl_session_end_tries, false)                                               \
     ROW(locks, zkl_acquisitions_expire_at, zkl_acquisitions_expire, false)                                             \
@@ -39,13 +39,13 @@ static void done_elsewhere(zkl_session *session)
     ROW(session, zkl_session_retry_at, zkl_session_retry, false)                                                       \
     ROW(locks, zkl_entries_run_at, zkl_entries_run, true)                                                              \
     ROW(operations, zkl_operations_send_at, zkl_operations_send, true)                                                 \
-    ROW(session, zkl_heartbeat_at, zkl_heartbeat_begin, false)                                                         \
-    ROW(session, zkl_lease_decides_at, done_elsewhere, true)
+    ROW(session.heartbeat, zkl_heartbeat_at, zkl_heartbeat_begin, false)                                               \
+    ROW(session.heartbeat, zkl_heartbeat_decides_at, done_elsewhere, true)
 
 static void run_due(zkl_engine *engine)
 {
 #define RUN_IF_DUE(owner, at, run, each_turn)                                                                          \
-    if ((each_turn) || engine->session.now >= at(&engine->owner)) {                                                    \
+    if ((each_turn) || engine->session.wire.now >= at(&engine->owner)) {                                               \
         run(&engine->owner);                                                                                           \
     }
     EACH_ROW(RUN_IF_DUE)
@@ -78,9 +78,9 @@ bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until)
 
 void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
 {
-    engine->session.now = now;
+    engine->session.wire.now = now;
     zkl_operations_begin_turn(&engine->operations);
-    zkl_lease_date_answers(&engine->session);
+    zkl_session_date_answers(&engine->session);
     *poll = (zkl_poll){.fd = -1, .events = 0, .wake_at = ZKL_NEVER};
     run_due(engine);
     zkl_session_prepare(&engine->session, poll);
@@ -89,8 +89,8 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
 
 bool zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
 {
-    engine->session.now = now;
-    zkl_lease_lapse(&engine->session);
+    engine->session.wire.now = now;
+    zkl_session_lapse(&engine->session);
     zkl_session_process(&engine->session, revents);
     run_due(engine);
     /* Not in zkl_engine_prepare: that opens handles, and a caller's thread that runs it must not wait for name resolution. */
@@ -101,12 +101,12 @@ bool zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
 bool zkl_engine_may_read_on(const zkl_engine *engine)
 {
     const zkl_session *session = &engine->session;
-    return session->has_read && session->requests.in_flight > 0 && zkl_session_in_order(session);
+    return session->has_read && session->wire.in_flight > 0 && zkl_session_in_order(session);
 }
 
 void zkl_engine_shut_down(zkl_engine *engine, int64_t now)
 {
-    engine->session.now = now;
+    engine->session.wire.now = now;
     zkl_session_shut_down(&engine->session);
     zkl_operations_fail(&engine->operations, ZKL_CLOSED, "the client is closed");
 }

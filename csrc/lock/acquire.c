@@ -44,7 +44,7 @@ static bool refuse_locally(zkl_acquisition *acquisition, bool has_place)
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_TIMEOUT,
                                "'%s' is taken: another lock object of this client is ahead",
                                zkl_acquisition_path(acquisition));
-    } else if (acquisition->try_only && !zkl_session_usable(locks->session)) {
+    } else if (acquisition->try_only && !locks->wire->usable) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED, "'%s' could not be tried: %s",
                                zkl_acquisition_path(acquisition),
                                locks->session->problem[0] != '\0' ? locks->session->problem
@@ -57,7 +57,7 @@ static bool refuse_locally(zkl_acquisition *acquisition, bool has_place)
 
 zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_request *request, void *user, int64_t now)
 {
-    locks->session->now = now;
+    locks->wire->now = now;
     zkl_acquisition *acquisition = zkl_alloc(sizeof *acquisition);
     if (acquisition == NULL) {
         return NULL;
@@ -79,7 +79,7 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
         zkl_acquisition_free(acquisition);
         return NULL;
     }
-    locks->session->stats.acquisitions++;
+    locks->wire->stats.acquisitions++;
     zkl_entry *writer = writer_of(acquisition, request);
     zkl_entry *shared = writer == NULL ? zkl_share_find(acquisition) : NULL;
     if (shared == NULL) {

@@ -26,7 +26,7 @@ static void measure_end(const zkl_acquisition *acquisition)
 {
     zkl_meter *meter = zkl_acquisition_meter(acquisition);
     if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
-        zkl_meter_ended(meter, acquisition->locks->session->now - acquisition->granted_at);
+        zkl_meter_ended(meter, acquisition->locks->wire->now - acquisition->granted_at);
     } else if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
         zkl_meter_refused(meter);
     }
@@ -92,7 +92,7 @@ static void tell_host(zkl_acquisition *acquisition)
 
 static void note_loss(const zkl_acquisition *acquisition, zkl_code code)
 {
-    acquisition->locks->session->stats.losses++;
+    acquisition->locks->wire->stats.losses++;
     zkl_meter_lost(zkl_acquisition_meter(acquisition), code);
 }
 
@@ -118,7 +118,7 @@ static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zk
     end_hold(acquisition);
     set_outcome(acquisition, code, format, args);
     acquisition->phase = phase;
-    acquisition->locks->session->stats.refusals += phase == ZKL_ACQUISITION_REFUSED;
+    acquisition->locks->wire->stats.refusals += phase == ZKL_ACQUISITION_REFUSED;
     if (phase == ZKL_ACQUISITION_LOST) {
         note_loss(acquisition, code);
     }
@@ -161,8 +161,8 @@ const int64_t zkl_wait_bounds[ZKL_WAIT_BUCKETS] = {
 
 static void note_grant(zkl_acquisition *acquisition)
 {
-    zkl_stats *stats = &acquisition->locks->session->stats;
-    int64_t waited = acquisition->locks->session->now - acquisition->asked_at;
+    zkl_stats *stats = &acquisition->locks->wire->stats;
+    int64_t waited = acquisition->locks->wire->now - acquisition->asked_at;
     int32_t bucket = 0;
     while (waited > zkl_wait_bounds[bucket]) {
         bucket++;
@@ -170,7 +170,7 @@ static void note_grant(zkl_acquisition *acquisition)
     stats->waits[bucket]++;
     stats->waited += waited;
     stats->grants++;
-    acquisition->granted_at = acquisition->locks->session->now;
+    acquisition->granted_at = acquisition->locks->wire->now;
     zkl_meter_granted(zkl_acquisition_meter(acquisition), waited, bucket);
 }
 
@@ -203,9 +203,9 @@ void zkl_acquisition_end_at(zkl_acquisition *acquisition, int64_t until)
 static bool is_over(zkl_acquisition *acquisition)
 {
     const zkl_locks *locks = acquisition->locks;
-    int64_t until = locks->hold_over != NULL ? locks->hold_over(locks->context, acquisition, locks->session->now)
+    int64_t until = locks->hold_over != NULL ? locks->hold_over(locks->context, acquisition, locks->wire->now)
                                              : acquisition->hold_until;
-    if (until <= locks->session->now) {
+    if (until <= locks->wire->now) {
         return true;
     }
     hold_until(acquisition, until);
@@ -215,7 +215,7 @@ static bool is_over(zkl_acquisition *acquisition)
 void zkl_acquisitions_expire(zkl_locks *locks)
 {
     zkl_acquisition *acquisition;
-    while ((acquisition = TAILQ_FIRST(&locks->holds)) != NULL && acquisition->hold_until <= locks->session->now &&
+    while ((acquisition = TAILQ_FIRST(&locks->holds)) != NULL && acquisition->hold_until <= locks->wire->now &&
            !ZKL_BROKEN(ZKL_BREAK_HOLD)) {
         if (is_over(acquisition)) {
             int64_t held = acquisition->hold_until - acquisition->granted_at;
@@ -243,7 +243,7 @@ void zkl_acquisition_connection_lost(zkl_acquisition *acquisition)
     if (acquisition->try_only && acquisition->phase == ZKL_ACQUISITION_WAITING) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED,
                                "'%s' could not be tried: the connection to '%s' is lost",
-                               zkl_acquisition_path(acquisition), acquisition->locks->session->hosts);
+                               zkl_acquisition_path(acquisition), acquisition->locks->wire->hosts);
         zkl_acquisition_leave(acquisition);
     }
 }
@@ -325,7 +325,7 @@ void zkl_acquisition_settle(zkl_acquisition *acquisition)
 void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t now)
 {
     zkl_locks *locks = acquisition->locks;
-    locks->session->now = now;
+    locks->wire->now = now;
     if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "the wait for '%s' was ended: %s",
                                zkl_acquisition_path(acquisition), zkl_code_name(code));
@@ -342,7 +342,7 @@ void zkl_acquisition_end(zkl_acquisition *acquisition, zkl_code code, int64_t no
 
 void zkl_acquisition_lapsed(zkl_acquisition *acquisition, int64_t now)
 {
-    acquisition->locks->session->now = now;
+    acquisition->locks->wire->now = now;
     zkl_acquisitions_expire(acquisition->locks); /* max_hold may be the reason */
     zkl_acquisition_lose(acquisition, ZKL_LOST, "'%s' is lost: its lease ran out before it was extended",
                          zkl_acquisition_path(acquisition));

@@ -44,7 +44,7 @@ static bool is_known(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
     bool same = queue->cleared_on == entry->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
-    bool recent = entry->locks->session->now - queue->cleared_at <= SOON || ZKL_BROKEN(ZKL_BREAK_AGE);
+    bool recent = entry->locks->wire->now - queue->cleared_at <= SOON || ZKL_BROKEN(ZKL_BREAK_AGE);
     return queue->cleared_czxid != 0 && same && recent;
 }
 
@@ -62,8 +62,8 @@ int32_t zkl_entry_most_ahead(const zkl_entry *entry, int64_t created, int64_t el
 bool zkl_entry_is_likely_adjacent(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
-    bool same = queue->cleared_on == entry->locks->session->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
-    if (!queue->last_was_adjacent || !same || entry->locks->session->now - queue->cleared_at > SOON) {
+    bool same = queue->cleared_on == entry->locks->wire->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
+    if (!queue->last_was_adjacent || !same || entry->locks->wire->now - queue->cleared_at > SOON) {
         return false;
     }
     const zkl_entry *other = TAILQ_FIRST(&queue->entries);

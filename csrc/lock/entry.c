@@ -100,7 +100,7 @@ static zkl_entry *new_entry(zkl_queue *queue, const zkl_kind *kind, uint64_t ser
     entry->serial = serial;
     TAILQ_INSERT_TAIL(&locks->entries, entry, all);
     TAILQ_INSERT_TAIL(&entry->queue->entries, entry, in_queue);
-    locks->session->stats.entries++;
+    locks->wire->stats.entries++;
     return entry;
 }
 
@@ -122,7 +122,7 @@ zkl_entry *zkl_entry_new_stray(zkl_queue *queue, uint64_t serial)
 {
     zkl_entry *entry = new_entry(queue, &stray_kind, serial);
     if (entry != NULL) {
-        queue->locks->session->cleaning++;
+        zkl_wire_clean(queue->locks->wire, 1);
     }
     return entry;
 }
@@ -172,7 +172,7 @@ void zkl_entry_back_off(zkl_entry *entry)
 {
     if (entry->wait_list == ZKL_WAIT_NONE) {
         enter_wait_list(entry, ZKL_WAIT_BACKING_OFF);
-        zkl_try_later(entry->locks->session);
+        zkl_try_later(entry->locks->wire);
     }
 }
 
@@ -197,37 +197,36 @@ void zkl_entries_end_backoff(zkl_locks *locks)
 
 static int64_t watch_bytes(const zkl_entry *entry)
 {
-    return entry->locks->session->chroot_length + (int64_t)strlen(entry->queue->directory.path) + NAME_BYTES;
+    return entry->locks->wire->chroot_length + (int64_t)strlen(entry->queue->directory.path) + NAME_BYTES;
 }
 
 bool zkl_entry_fits(const zkl_entry *entry)
 {
-    return entry->reserved ||
-           entry->locks->session->watches.watched_bytes + watch_bytes(entry) <= ZKL_MAX_WATCHED_BYTES;
+    return entry->reserved || zkl_watches_have_room(&entry->locks->session->watches, watch_bytes(entry));
 }
 
 void zkl_entry_reserve(zkl_entry *entry, bool reserved)
 {
     if (entry->reserved != reserved) {
         entry->reserved = reserved;
-        entry->locks->session->watches.watched_bytes += reserved ? watch_bytes(entry) : -watch_bytes(entry);
+        zkl_watches_reserve(&entry->locks->session->watches, reserved ? watch_bytes(entry) : -watch_bytes(entry));
     }
 }
 
 void zkl_entry_watch_node(zkl_entry *entry, const char *name)
 {
     zkl_queue_remove_if_stray(entry->queue, name); /* else the entry would wait for it until the session ends */
-    zkl_watch_node(entry->locks->session, &entry->watcher, &entry->queue->directory, name);
+    zkl_watch_node(&entry->locks->session->watches, &entry->watcher, &entry->queue->directory, name);
 }
 
 bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue)
 {
-    return zkl_watch_children(entry->locks->session, &entry->watcher, &queue->directory);
+    return zkl_watch_children(&entry->locks->session->watches, &entry->watcher, &queue->directory);
 }
 
 void zkl_entry_watch_own(zkl_entry *entry)
 {
-    zkl_watch_own(entry->locks->session, &entry->watcher, &entry->queue->directory, entry->node);
+    zkl_watch_own(&entry->locks->session->watches, &entry->watcher, &entry->queue->directory, entry->node);
 }
 
 void zkl_entry_leave_watch(zkl_entry *entry)
@@ -286,12 +285,12 @@ static void set_state(zkl_entry *entry, zkl_entry_state state)
     if (entry->kind->weaker != NULL && entry->state == ZKL_ENTRY_GRANTED) {
         zkl_entry_detach_readers(entry, false);
     }
-    locks->session->lease.nodes += (int32_t)has_node(state) - (int32_t)has_node(entry->state);
+    zkl_heartbeat_count(&locks->session->heartbeat, (int32_t)has_node(state) - (int32_t)has_node(entry->state), 0);
     if (entry->state == ZKL_ENTRY_LINGERING) {
         TAILQ_REMOVE(&locks->lingering, entry, in_lingering);
     }
     if (!entry->wanted) {
-        locks->session->cleaning += (int32_t)(state != ZKL_ENTRY_GONE) - (int32_t)(entry->state != ZKL_ENTRY_GONE);
+        zkl_wire_clean(locks->wire, (int32_t)(state != ZKL_ENTRY_GONE) - (int32_t)(entry->state != ZKL_ENTRY_GONE));
     }
     entry->state = state;
 }
@@ -320,7 +319,7 @@ void zkl_entry_not_wanted(zkl_entry *entry)
 {
     if (entry->wanted) {
         entry->wanted = false;
-        entry->locks->session->cleaning += entry->state != ZKL_ENTRY_GONE;
+        zkl_wire_clean(entry->locks->wire, entry->state != ZKL_ENTRY_GONE);
     }
 }
 
@@ -331,8 +330,8 @@ void zkl_entry_step(zkl_entry *entry)
     if (!sends) {
         return;
     }
-    if (!zkl_session_usable(entry->locks->session) || entry->locks->session->requests.in_flight >= ZKL_MAX_IN_FLIGHT ||
-        (entry->state == ZKL_ENTRY_PARKED && zkl_lease_holds_back(entry->locks->session))) {
+    if (!entry->locks->wire->usable || entry->locks->wire->in_flight >= ZKL_MAX_IN_FLIGHT ||
+        (entry->state == ZKL_ENTRY_PARKED && zkl_heartbeat_holds_back(&entry->locks->session->heartbeat))) {
         zkl_entry_make_runnable(entry);
         return;
     }
@@ -411,7 +410,7 @@ bool zkl_entry_list(zkl_entry *entry, zkl_on_reply on_reply, int32_t tag)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_reply);
     ask.tag = tag;
-    return zkl_entry_sent(entry, zkl_send_names(entry->locks->session, &ask, entry->queue->directory.path));
+    return zkl_entry_sent(entry, zkl_send_names(entry->locks->wire, &ask, entry->queue->directory.path));
 }
 
 /* --- freeing ------------------------------------------------------------------------------------------------------- */
@@ -426,7 +425,7 @@ static void unlink_entry(zkl_entry *entry)
     entry->spec = NULL;
     TAILQ_REMOVE(&entry->locks->entries, entry, all);
     TAILQ_REMOVE(&entry->queue->entries, entry, in_queue);
-    entry->locks->session->stats.entries--;
+    entry->locks->wire->stats.entries--;
 }
 
 static void free_entry(zkl_entry *entry)

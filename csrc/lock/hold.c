@@ -22,8 +22,8 @@ void zkl_entry_confirm(zkl_entry *entry)
     if (entry->state != ZKL_ENTRY_CONFIRMING) {
         return;
     }
-    if (entry->kind->needs_lease && !zkl_lease_valid(entry->locks->session)) {
-        zkl_lease_want(entry->locks->session);
+    if (entry->kind->needs_lease && !zkl_wire_leased(entry->locks->wire)) {
+        zkl_heartbeat_want_lease(&entry->locks->session->heartbeat);
     } else {
         entry->kind->ready(entry);
     }

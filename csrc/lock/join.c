@@ -45,7 +45,7 @@ static bool send_create(zkl_entry *entry, const char *path)
     ask.proof = ZKL_PROOF_QUORUM;
     const zkl_lock_spec *spec = entry->acquisition->spec;
     const char *data = spec->lock.identity;
-    return zkl_entry_sent(entry, zkl_send_create(entry->locks->session, &ask, path, data, (int32_t)strlen(data),
+    return zkl_entry_sent(entry, zkl_send_create(entry->locks->wire, &ask, path, data, (int32_t)strlen(data),
                                                  &spec->acl, ZOO_EPHEMERAL_SEQUENTIAL));
 }
 
@@ -77,8 +77,8 @@ static bool send_create_downgraded(zkl_entry *entry, const char *writer, const c
     int first = ZKL_BROKEN(ZKL_BREAK_WRITER) ? 1 : 0;
     downgrade->results[1].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
     downgrade->results[0].err = first == 0 ? ZRUNTIMEINCONSISTENCY : ZOK;
-    return zkl_entry_sent(
-        entry, zkl_send_multi(entry->locks->session, &ask, 2 - first, ops + first, downgrade->results + first));
+    return zkl_entry_sent(entry,
+                          zkl_send_multi(entry->locks->wire, &ask, 2 - first, ops + first, downgrade->results + first));
 }
 
 /*
@@ -220,9 +220,9 @@ static void check_sequence(zkl_entry *entry)
     zkl_queue *queue = entry->queue;
     if (entry->sequence >= ZKL_SEQUENCE_WARN && !queue->warned) {
         queue->warned = true;
-        zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_WARN,
-                        "the sequence numbers of '%s' have reached %d of 2147483647: use another path before they end",
-                        queue->directory.path, entry->sequence);
+        zkl_wire_log(entry->locks->wire, ZOO_LOG_LEVEL_WARN,
+                     "the sequence numbers of '%s' have reached %d of 2147483647: use another path before they end",
+                     queue->directory.path, entry->sequence);
     }
 }
 
@@ -309,7 +309,7 @@ static bool may_be_created(const zkl_entry *entry, const char *path, const struc
     const char *name = path + stem + 1;
     return strchr(name, '/') == NULL && zkl_node_has_uuid(name, uuid) &&
            zkl_node_parse(name).kind == entry->kind->node &&
-           (stat == NULL || (stat->ephemeralOwner == entry->locks->session->session_id && stat->czxid > 0));
+           (stat == NULL || (stat->ephemeralOwner == entry->locks->wire->session_id && stat->czxid > 0));
 }
 
 static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply *reply)
@@ -317,7 +317,7 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
     const struct Stat *stat = reply->stat;
     zkl_locks *locks = entry->locks;
     if (rc == ZOK) {
-        zkl_lease_prove(locks->session, reply->sent_at);
+        zkl_session_prove(locks->session, reply->sent_at);
         locks->writes++;
         entry->queue->creates++;
     }
@@ -337,7 +337,7 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
         seated(entry, stat != NULL ? stat->czxid : entry->tenure.czxid,
                entry->tenure.writes - entry->queue->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
-        locks->session->stats.unknown_outcomes++;
+        locks->wire->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
             not_created(entry, ZINVALIDSTATE);
             return;
@@ -394,13 +394,13 @@ static bool send_sync(zkl_entry *entry)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_synced);
     ask.proof = ZKL_PROOF_LEADER;
-    return zkl_entry_sent(entry, zkl_send_sync(entry->locks->session, &ask, entry->queue->directory.path));
+    return zkl_entry_sent(entry, zkl_send_sync(entry->locks->wire, &ask, entry->queue->directory.path));
 }
 
 static bool send_look(zkl_entry *entry)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_looked_at);
-    return zkl_entry_sent(entry, zkl_send_exists(entry->locks->session, &ask, entry->node, NULL, NULL));
+    return zkl_entry_sent(entry, zkl_send_exists(entry->locks->wire, &ask, entry->node, NULL, NULL));
 }
 
 void zkl_entry_step_recovering(zkl_entry *entry)
@@ -453,7 +453,7 @@ static void find_own(zkl_entry *entry, int rc, const zkl_reply *reply)
         }
     }
     if (!ZKL_BROKEN(ZKL_BREAK_SEARCH)) {
-        entry->queue->lost_in = entry->locks->session->session_id;
+        entry->queue->lost_in = entry->locks->wire->session_id;
     }
     bool again = entry->create_retries;
     entry->create_retries = true;
@@ -498,9 +498,9 @@ static void on_synced(void *owner, int rc, const zkl_reply *reply)
  */
 static void found_unreadable(zkl_entry *entry)
 {
-    zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_WARN,
-                    "deleting '%s', since the reply to its create was lost and the acl does not let the client read it",
-                    entry->node);
+    zkl_wire_log(entry->locks->wire, ZOO_LOG_LEVEL_WARN,
+                 "deleting '%s', since the reply to its create was lost and the acl does not let the client read it",
+                 entry->node);
     zkl_entry_drop_node(entry);
 }
 
@@ -513,7 +513,7 @@ static void looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
     if (entry->state != ZKL_ENTRY_RECOVERING) {
         return;
     }
-    if (rc == ZOK && stat->ephemeralOwner == entry->locks->session->session_id && stat->czxid > 0) {
+    if (rc == ZOK && stat->ephemeralOwner == entry->locks->wire->session_id && stat->czxid > 0) {
         /*
          * The node was made some time ago. Our writes that were acknowledged since may have been executed after its
          * create.

@@ -74,7 +74,7 @@ static void failed(zkl_entry *entry, int rc)
 
 static void gate_gone(zkl_entry *entry)
 {
-    part_of(entry)->missed_on = entry->locks->session->connection;
+    part_of(entry)->missed_on = entry->locks->wire->connection;
     (ZKL_BROKEN(ZKL_BREAK_OPENED) ? grant(entry) : look_again(entry, false));
 }
 
@@ -126,8 +126,7 @@ static void transact(zkl_entry *entry, const char *node, const char *gate, long 
         ask.owner = ask.memory = made;
         ask.tag = counts;
     }
-    if (made == NULL ||
-        !zkl_entry_sent(entry, zkl_send_multi(entry->locks->session, &ask, PARTS, ops, made->results))) {
+    if (made == NULL || !zkl_entry_sent(entry, zkl_send_multi(entry->locks->wire, &ask, PARTS, ops, made->results))) {
         look_again(entry, true);
     }
     zkl_free(created);
@@ -188,7 +187,7 @@ static void ask(zkl_entry *entry)
 {
     const zkl_ask ask = zkl_entry_ask(entry, on_read);
     zkl_entry_move(entry, ZKL_ENTRY_LOOKING);
-    if (!zkl_entry_sent(entry, zkl_send_get(entry->locks->session, &ask, entry->queue->directory.path, NULL, NULL))) {
+    if (!zkl_entry_sent(entry, zkl_send_get(entry->locks->wire, &ask, entry->queue->directory.path, NULL, NULL))) {
         look_again(entry, false);
     }
 }

@@ -14,7 +14,7 @@ static bool send_delete(zkl_entry *entry)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_deleted);
     ask.proof = ZKL_PROOF_QUORUM;
-    return zkl_entry_sent(entry, zkl_send_delete(entry->locks->session, &ask, entry->node, -1));
+    return zkl_entry_sent(entry, zkl_send_delete(entry->locks->wire, &ask, entry->node, -1));
 }
 
 void zkl_entry_step_leaving(zkl_entry *entry)
@@ -90,7 +90,7 @@ bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
 static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
 {
     if (rc == ZOK) {
-        zkl_lease_prove(entry->locks->session, reply->sent_at);
+        zkl_session_prove(entry->locks->session, reply->sent_at);
         entry->locks->writes++;
     }
     if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_LEAVING) {
@@ -109,7 +109,7 @@ static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
     if (rc == ZOK || rc == ZNONODE || (entry->acquisition == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
         zkl_entry_gone(entry);
     } else if (zkl_outcome_unknown(rc)) {
-        entry->locks->session->stats.unknown_outcomes++;
+        entry->locks->wire->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_CLEANUP)) {
             zkl_entry_gone(entry);
         } else {
@@ -118,8 +118,7 @@ static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
     } else {
         /* The server refuses the delete (ZNOAUTH) or throttles it. Keep trying, but give the server time. */
         if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
-            zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", entry->node,
-                            zerror(rc));
+            zkl_wire_log(entry->locks->wire, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", entry->node, zerror(rc));
             if (entry->acquisition != NULL) {
                 zkl_acquisition_delete_refused(entry->acquisition, rc, entry->node);
             }
@@ -154,7 +153,6 @@ void zkl_entry_refuse_all(zkl_entry *entry, zkl_code code, const char *format, .
 
 void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what)
 {
-    zkl_entry_refuse_all(
-        entry, zkl_code_of(rc), "%s '%s': %s%s", what, entry->queue->directory.path, zkl_words_of(rc),
-        rc == ZNONODE && strchr(entry->locks->session->servers, '/') != NULL ? " (does the chroot exist?)" : "");
+    zkl_entry_refuse_all(entry, zkl_code_of(rc), "%s '%s': %s%s", what, entry->queue->directory.path, zkl_words_of(rc),
+                         rc == ZNONODE && entry->locks->wire->chroot_length > 0 ? " (does the chroot exist?)" : "");
 }

@@ -52,6 +52,7 @@ bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t rando
                     zkl_hold_over_fn hold_over, void *context)
 {
     locks->session = session;
+    locks->wire = &session->wire;
     locks->acquisition_changed = acquisition_changed;
     locks->hold_over = hold_over;
     locks->context = context;
@@ -94,23 +95,22 @@ void zkl_locks_close(zkl_locks *locks, int64_t now)
 
 int64_t zkl_entries_run_at(const zkl_locks *locks)
 {
-    bool may_send = zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT;
-    return may_send && !TAILQ_EMPTY(&locks->runnable) ? locks->session->now + PAUSE_AFTER : ZKL_NEVER;
+    bool may_send = zkl_wire_has_room(locks->wire);
+    return may_send && !TAILQ_EMPTY(&locks->runnable) ? locks->wire->now + PAUSE_AFTER : ZKL_NEVER;
 }
 
 void zkl_entries_run(zkl_locks *locks)
 {
     zkl_entry *entry;
-    while (zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT &&
-           (entry = TAILQ_FIRST(&locks->runnable)) != NULL) {
+    while (zkl_wire_has_room(locks->wire) && (entry = TAILQ_FIRST(&locks->runnable)) != NULL) {
         zkl_entry_leave_wait_list(entry);
         zkl_entry_step(entry);
         if (entry->wait_list == ZKL_WAIT_RUNNABLE) {
             break; /* it still may not send, and neither may those behind it */
         }
     }
-    while (zkl_session_usable(locks->session) && locks->session->requests.in_flight < ZKL_MAX_IN_FLIGHT &&
-           (entry = TAILQ_FIRST(&locks->over_watch_budget)) != NULL && zkl_entry_fits(entry)) {
+    while (zkl_wire_has_room(locks->wire) && (entry = TAILQ_FIRST(&locks->over_watch_budget)) != NULL &&
+           zkl_entry_fits(entry)) {
         zkl_entry_leave_wait_list(entry);
         zkl_entry_reserve(entry, true); /* an entry that asks reads first */
         zkl_entry_step(entry);
@@ -309,7 +309,7 @@ static void item_replaced(void *item)
     zkl_entry_replaced(item);
 }
 
-const zkl_lease_items zkl_entry_items = {
+const zkl_heartbeat_items zkl_entry_items = {
     .next = next_item,
     .describe = describe_item,
     .keep = keep_item,
@@ -355,7 +355,7 @@ static void watch_failed(zkl_watcher *watcher)
 {
     zkl_entry *entry = entry_of(watcher);
     bool waits = entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_LOOKING;
-    if (waits && zkl_session_usable(entry->locks->session)) {
+    if (waits && entry->locks->wire->usable) {
         zkl_entry_look_later(entry); /* no memory, or a name that no node can have */
     } else {
         zkl_entry_look_again(entry);

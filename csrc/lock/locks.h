@@ -35,6 +35,7 @@ typedef int64_t (*zkl_hold_over_fn)(void *context, const zkl_acquisition *acquis
 /* All locks of a client. */
 struct zkl_locks {
     zkl_session *session;
+    zkl_wire *wire; /* of the session */
     void (*acquisition_changed)(void *context, zkl_acquisition *acquisition);
     zkl_hold_over_fn hold_over;
     void *context;

@@ -81,8 +81,7 @@ static void evict(zkl_entry *entry, const char *how)
         snprintf(why, sizeof why, "somebody %s its node '%.400s'", how, entry->node);
         vanish(entry, why);
     } else if (entry->wanted) {
-        zkl_session_log(entry->locks->session, ZOO_LOG_LEVEL_WARN, "somebody %s '%s': queueing again", how,
-                        entry->node);
+        zkl_wire_log(entry->locks->wire, ZOO_LOG_LEVEL_WARN, "somebody %s '%s': queueing again", how, entry->node);
         start_over(entry, ZKL_LOSS_NODE);
         zkl_entry_step(entry);
     } else {

@@ -70,8 +70,8 @@ static bool send_leases(zkl_entry *queue_entry, zkl_leases_purpose purpose)
     zkl_ask ask = zkl_entry_ask(queue_entry, on_leases);
     ask.generation = permits->generation;
     ask.tag = (int32_t)purpose;
-    return zkl_entry_sent(
-        queue_entry, zkl_send_list(queue_entry->locks->session, &ask, permits->leases->directory.path, NULL, NULL));
+    return zkl_entry_sent(queue_entry,
+                          zkl_send_list(queue_entry->locks->wire, &ask, permits->leases->directory.path, NULL, NULL));
 }
 
 /* --- an acquisition's permits -------------------------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ static bool may_pass(zkl_acquisition *from, const zkl_acquisition *to)
     {
         granted += entry->state == ZKL_ENTRY_GRANTED && entry->tenure.handover == ZKL_HANDOVER_ALLOWED;
     }
-    return fits && alike && fair && granted == had->count && zkl_lease_covers_more(from->locks->session);
+    return fits && alike && fair && granted == had->count && zkl_wire_covers_more(from->locks->wire);
 }
 
 /* The lease entry that was made last. It passes to the successor with its token, because tokens must grow. */
@@ -296,7 +296,7 @@ static bool pass(zkl_acquisition *acquisition)
     adopt(to, latest);
     permits_of(to)->handed_over = permits_of(acquisition)->handed_over + 1;
     latest->tenure.grants++;
-    acquisition->locks->session->stats.hand_overs++;
+    acquisition->locks->wire->stats.hand_overs++;
     permits_of(to)->state = ZKL_PERMITS_GRANTED;
     zkl_acquisition_grant(to, latest);
     if (to->spec->lock.revocable && latest->watcher.own == NULL) {
@@ -406,7 +406,7 @@ void zkl_permits_step(zkl_acquisition *acquisition)
         room_for_all(acquisition);
         return;
     }
-    if (!zkl_session_usable(acquisition->locks->session)) {
+    if (!acquisition->locks->wire->usable) {
         zkl_entry_make_runnable(queue_entry);
         return;
     }
@@ -450,8 +450,7 @@ void zkl_permits_event(zkl_acquisition *acquisition)
     zkl_permits *permits = acquisition->part;
     permits->excess--;
     if (acquisition->phase == ZKL_ACQUISITION_WAITING && acquisition->entry->state == ZKL_ENTRY_CONFIRMING &&
-        !has_taken(permits) && !permits->listing && permits->excess == 0 &&
-        zkl_session_usable(acquisition->locks->session)) {
+        !has_taken(permits) && !permits->listing && permits->excess == 0 && acquisition->locks->wire->usable) {
         take(acquisition); /* a permit was given back, and only the head of the queue may take one */
     } else {
         zkl_entry_make_runnable(acquisition->entry);
@@ -522,7 +521,7 @@ static void look_at_place(zkl_acquisition *acquisition)
     zkl_entry *queue_entry = acquisition->entry;
     const zkl_ask ask = zkl_entry_ask(queue_entry, on_place);
     if (!zkl_entry_sent(queue_entry,
-                        zkl_send_names(queue_entry->locks->session, &ask, queue_entry->queue->directory.path))) {
+                        zkl_send_names(queue_entry->locks->wire, &ask, queue_entry->queue->directory.path))) {
         zkl_permits_look_again(acquisition);
     }
 }

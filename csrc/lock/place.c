@@ -34,7 +34,7 @@ bool zkl_entry_list_joined(zkl_entry *entry)
 bool zkl_entry_look_at_writer(zkl_entry *reader)
 {
     zkl_ask ask = zkl_entry_ask(reader, on_writer_looked_at);
-    return zkl_entry_sent(reader, zkl_send_exists(reader->locks->session, &ask, reader->writer->node, NULL, NULL));
+    return zkl_entry_sent(reader, zkl_send_exists(reader->locks->wire, &ask, reader->writer->node, NULL, NULL));
 }
 
 void zkl_entry_step_queued(zkl_entry *entry)

@@ -82,7 +82,7 @@ void zkl_entry_note_predecessor(const zkl_entry *entry, const char *name)
 bool zkl_entry_can_predict(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
-    int64_t now = entry->locks->session->now;
+    int64_t now = entry->locks->wire->now;
     return queue->predecessor.steady && now - queue->cleaned_at < SOON && !zkl_queue_may_have_strays(queue) &&
            entry->kind->predictable && !entry->acquisition->try_only;
 }

@@ -196,9 +196,9 @@ static uint64_t serial_in(const char *name)
  */
 static bool report_stray(zkl_queue *queue, const char *name)
 {
-    zkl_session_log(queue->locks->session, ZOO_LOG_LEVEL_WARN,
-                    "deleting '%s/%s', left by a create or a delete whose outcome the servers lost",
-                    queue->directory.path, name);
+    zkl_wire_log(queue->locks->wire, ZOO_LOG_LEVEL_WARN,
+                 "deleting '%s/%s', left by a create or a delete whose outcome the servers lost", queue->directory.path,
+                 name);
     return queue->locks->queue_listener->stray_found(queue, name, serial_in(name));
 }
 
@@ -248,14 +248,14 @@ static serial_set serials_of(const zkl_queue *queue)
 bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names)
 {
     if (ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
-        queue->cleaned_at = queue->locks->session->now;
+        queue->cleaned_at = queue->locks->wire->now;
         return true;
     }
     serial_set known = serials_of(queue);
     if (known.slots == NULL) {
         return false;
     }
-    queue->cleaned_at = queue->locks->session->now;
+    queue->cleaned_at = queue->locks->wire->now;
     bool all = true;
     for (int32_t i = 0; i < names->count; i++) {
         if (ours(queue->locks, names->data[i]) && *slot_in(&known, serial_in(names->data[i])) == 0) {
@@ -283,7 +283,7 @@ void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name)
 
 bool zkl_queue_may_have_strays(const zkl_queue *queue)
 {
-    return queue->lost_in != 0 && queue->lost_in == queue->locks->session->session_id;
+    return queue->lost_in != 0 && queue->lost_in == queue->locks->wire->session_id;
 }
 
 /* --- parents ------------------------------------------------------------------------------------------------------- */
@@ -333,7 +333,7 @@ static bool send_parent(zkl_queue *queue, int32_t index, const char *path, const
 {
     const zkl_ask ask = {.on_reply = on_parent_made, .owner = queue, .tag = index, .proof = ZKL_PROOF_QUORUM};
     int mode = queue->locks->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
-    bool sent = zkl_send_make(queue->locks->session, &ask, path, data, acl, mode) == ZOK;
+    bool sent = zkl_send_make(queue->locks->wire, &ask, path, data, acl, mode) == ZOK;
     queue->uses += sent;
     return sent;
 }

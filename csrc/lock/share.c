@@ -121,13 +121,13 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
         return NULL;
     }
     if (entry->state == ZKL_ENTRY_LINGERING) {
-        return zkl_lease_covers_more(acquisition->locks->session) ? entry : NULL;
+        return zkl_wire_covers_more(acquisition->locks->wire) ? entry : NULL;
     }
     if (is_full(entry, acquisition) || (entry->acquisition->try_only && entry->state != ZKL_ENTRY_GRANTED)) {
         return NULL;
     }
     bool at_once = kind->together && only_readers_hold(entry);
-    bool granted = at_once && zkl_lease_covers_more(acquisition->locks->session);
+    bool granted = at_once && zkl_wire_covers_more(acquisition->locks->wire);
     return (acquisition->try_only || at_once) && !granted ? NULL : entry;
 }
 
@@ -138,7 +138,7 @@ static void grant(zkl_entry *entry, zkl_acquisition *acquisition)
     assert(entry->tenure.use != ZKL_USE_LEFT);
     bool handed_over = entry->tenure.use == ZKL_USE_GRANTED;
     entry->tenure.grants += handed_over;
-    entry->locks->session->stats.hand_overs += handed_over;
+    entry->locks->wire->stats.hand_overs += handed_over;
     entry->tenure.use = ZKL_USE_GRANTED;
     zkl_acquisition_grant(acquisition, entry);
     /* With ZKL_BREAK_PAIRING there may be no node to watch. */
@@ -189,7 +189,7 @@ static void listen_if_much_used(zkl_entry *entry, int32_t acquisitions)
     bool much = acquisitions > entry->acquisition->spec->lock.handoff / 4;
     if (much && entry->state == ZKL_ENTRY_GRANTED && entry->watcher.watch == NULL &&
         entry->tenure.contention != ZKL_CONTENTION_SEEN && !is_closed(entry) && !others_wait_here(entry) &&
-        zkl_session_usable(entry->locks->session)) {
+        entry->locks->wire->usable) {
         watch_queue(entry);
     }
 }
@@ -198,7 +198,7 @@ static void listen_if_much_used(zkl_entry *entry, int32_t acquisitions)
 static void grant_from(zkl_entry *entry, zkl_acquisition *acquisition)
 {
     int32_t granted = 0;
-    if (entry->state != ZKL_ENTRY_GRANTED || !zkl_lease_valid(entry->locks->session)) {
+    if (entry->state != ZKL_ENTRY_GRANTED || !zkl_wire_leased(entry->locks->wire)) {
         return;
     }
     while (acquisition != NULL && has_turn(entry, acquisition) && !is_closed(entry)) {
@@ -324,7 +324,7 @@ static bool has_downgraded_reader(const zkl_entry *entry)
 static bool may_hand_over(const zkl_entry *entry, const zkl_acquisition *to)
 {
     bool downgraded = !zkl_acquisition_kind(to)->together && has_downgraded_reader(entry);
-    return to->phase != ZKL_ACQUISITION_WAITING || (zkl_lease_covers_more(entry->locks->session) && !downgraded);
+    return to->phase != ZKL_ACQUISITION_WAITING || (zkl_wire_covers_more(entry->locks->wire) && !downgraded);
 }
 
 /* The kind of an entry that covers all acquisitions that share this one. There is one at least. */
@@ -410,7 +410,7 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
     zkl_locks *locks = entry->locks;
     if (acquisition->spec->lock.linger == 0 || acquisition->phase != ZKL_ACQUISITION_RELEASED ||
         entry->state != ZKL_ENTRY_GRANTED || entry->downgrade == ZKL_DOWNGRADE_MADE || is_closed(entry) ||
-        has_downgraded_reader(entry) || !zkl_lease_valid(locks->session) || !zkl_session_usable(locks->session)) {
+        has_downgraded_reader(entry) || !zkl_wire_leased(locks->wire) || !locks->wire->usable) {
         return false;
     }
     if ((entry->tenure.contention == ZKL_CONTENTION_SEEN || others_wait_here(entry)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
@@ -425,7 +425,7 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
     LIST_REMOVE(entry, in_acquisition);
     entry->acquisition = NULL;
     acquisition->entry = NULL;
-    zkl_entry_linger(entry, locks->session->now + acquisition->spec->lock.linger);
+    zkl_entry_linger(entry, locks->wire->now + acquisition->spec->lock.linger);
     zkl_acquisition_settle(acquisition);
     return true;
 }
@@ -484,7 +484,7 @@ int64_t zkl_share_expires_at(const zkl_locks *locks)
 void zkl_share_expire(zkl_locks *locks, bool all)
 {
     zkl_entry *entry;
-    while ((entry = TAILQ_FIRST(&locks->lingering)) != NULL && (all || entry->linger_until <= locks->session->now)) {
+    while ((entry = TAILQ_FIRST(&locks->lingering)) != NULL && (all || entry->linger_until <= locks->wire->now)) {
         zkl_entry_leave(entry);
     }
 }

@@ -466,7 +466,7 @@ static bool is_success(const zkl_operation *operation, int rc)
 static void pause_sending(zkl_operations *operations)
 {
     operations->paused = true;
-    zkl_try_later(operations->session);
+    zkl_try_later(operations->wire);
 }
 
 /* Handles the reply to an operation whose answer is still awaited. */
@@ -481,7 +481,7 @@ static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
     } else if (was_not_answered(rc) && is_read(operation->kind)) {
         wait_again(operation);
     } else if (was_not_answered(rc)) {
-        operations->session->stats.unknown_outcomes++;
+        operations->wire->stats.unknown_outcomes++;
         fail(operation, ZKL_DISCONNECTED, "the connection was lost (%s): whether it was executed is not known",
              zerror(rc));
     } else if (operation->kind == ZKL_OPERATION_MULTI && rc != ZMARSHALLINGERROR) {
@@ -588,24 +588,24 @@ static int call_client(zkl_operation *operation)
     watcher_fn watcher = watch != NULL ? zkl_user_watch_event : NULL;
     switch (operation->kind) {
     case ZKL_OPERATION_GET:
-        return zkl_send_get(operations->session, &ask, part->path, watcher, watch);
+        return zkl_send_get(operations->wire, &ask, part->path, watcher, watch);
     case ZKL_OPERATION_SET:
-        return zkl_send_set(operations->session, &ask, part->path, part->data, part->data_length, part->version);
+        return zkl_send_set(operations->wire, &ask, part->path, part->data, part->data_length, part->version);
     case ZKL_OPERATION_CREATE:
-        return zkl_send_create(operations->session, &ask, part->path, part->data, part->data_length, &part->acl,
+        return zkl_send_create(operations->wire, &ask, part->path, part->data, part->data_length, &part->acl,
                                part->flags);
     case ZKL_OPERATION_DELETE:
-        return zkl_send_delete(operations->session, &ask, part->path, part->version);
+        return zkl_send_delete(operations->wire, &ask, part->path, part->version);
     case ZKL_OPERATION_EXISTS:
-        return zkl_send_exists(operations->session, &ask, part->path, watcher, watch);
+        return zkl_send_exists(operations->wire, &ask, part->path, watcher, watch);
     case ZKL_OPERATION_CHILDREN:
-        return zkl_send_list(operations->session, &ask, part->path, watcher, watch);
+        return zkl_send_list(operations->wire, &ask, part->path, watcher, watch);
     case ZKL_OPERATION_ACL:
-        return zkl_send_acl(operations->session, &ask, part->path);
+        return zkl_send_acl(operations->wire, &ask, part->path);
     case ZKL_OPERATION_SYNC:
-        return zkl_send_sync(operations->session, &ask, part->path);
+        return zkl_send_sync(operations->wire, &ask, part->path);
     case ZKL_OPERATION_MULTI:
-        return zkl_send_multi(operations->session, &ask, operation->part_count, operation->ops, operation->results);
+        return zkl_send_multi(operations->wire, &ask, operation->part_count, operation->ops, operation->results);
     case ZKL_OPERATION_CHECK:
         break;
     }
@@ -620,7 +620,9 @@ static void send_operation(zkl_operation *operation)
         return;
     }
     enter(operation, ZKL_OPERATION_STATE_DECIDING);
-    operations->session->lease.own_ephemerals = operations->session->lease.own_ephemerals || makes_ephemeral(operation);
+    if (makes_ephemeral(operation)) {
+        zkl_heartbeat_note_ephemeral(&operations->session->heartbeat);
+    }
     if (operation->watch != NULL) {
         zkl_user_watch_arming(operation->watch);
     }
@@ -644,8 +646,7 @@ static void send_operation(zkl_operation *operation)
 
 static bool may_send(const zkl_operations *operations)
 {
-    return zkl_session_usable(operations->session) && !operations->paused &&
-           operations->session->requests.in_flight < ZKL_MAX_IN_FLIGHT;
+    return operations->wire->usable && !operations->paused && operations->wire->in_flight < ZKL_MAX_IN_FLIGHT;
 }
 
 void zkl_operations_send(zkl_operations *operations)
@@ -658,7 +659,7 @@ void zkl_operations_send(zkl_operations *operations)
 
 int64_t zkl_operations_send_at(const zkl_operations *operations)
 {
-    return !TAILQ_EMPTY(&operations->waiting) && may_send(operations) ? operations->session->now : ZKL_NEVER;
+    return !TAILQ_EMPTY(&operations->waiting) && may_send(operations) ? operations->wire->now : ZKL_NEVER;
 }
 
 /* --- the object ----------------------------------------------------------------------------------------------------- */
@@ -666,6 +667,7 @@ int64_t zkl_operations_send_at(const zkl_operations *operations)
 void zkl_operations_init(zkl_operations *operations, zkl_session *session)
 {
     operations->session = session;
+    operations->wire = &session->wire;
     TAILQ_INIT(&operations->waiting);
     TAILQ_INIT(&operations->begun);
     LIST_INIT(&operations->watches);
@@ -700,12 +702,12 @@ static bool refuse_locally(zkl_operation *operation)
 void zkl_operations_submit(zkl_operations *operations, zkl_operation *operation, const zkl_operation_host *host,
                            void *user, int64_t now)
 {
-    operations->session->now = now;
+    operations->wire->now = now;
     operation->operations = operations;
     operation->host = host;
     operation->user = user;
     operation->serial = ++operations->serial;
-    operation->size += (size_t)operation->part_count * (size_t)operations->session->chroot_length;
+    operation->size += (size_t)operation->part_count * (size_t)operations->wire->chroot_length;
     enter(operation, ZKL_OPERATION_STATE_WAITING);
     TAILQ_INSERT_TAIL(&operations->waiting, operation, all);
     if (!refuse_locally(operation) && operations->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {
@@ -715,7 +717,7 @@ void zkl_operations_submit(zkl_operations *operations, zkl_operation *operation,
 
 void zkl_operation_cancel(zkl_operation *operation, int64_t now)
 {
-    operation->operations->session->now = now;
+    operation->operations->wire->now = now;
     if (!is_finished(operation)) {
         finish(operation);
     }

@@ -116,6 +116,7 @@ LIST_HEAD(zkl_user_watch_list, zkl_user_watch);
 /* All operations of a client. Only the files of this folder use the fields. */
 struct zkl_operations {
     zkl_session *session;
+    zkl_wire *wire;                    /* of the session */
     struct zkl_operation_list waiting; /* to be sent when requests may go out, in this order */
     struct zkl_operation_list begun;   /* in flight, or answered and not forgotten */
     struct zkl_user_watch_list watches;

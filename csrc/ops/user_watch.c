@@ -39,12 +39,12 @@ struct zkl_user_watch {
 
 static int64_t bytes_of(const zkl_operations *operations, const char *path)
 {
-    return operations->session->chroot_length + (int64_t)strlen(path) + ZKL_WATCH_OVERHEAD;
+    return operations->wire->chroot_length + (int64_t)strlen(path) + ZKL_WATCH_OVERHEAD;
 }
 
 bool zkl_user_watch_fits(const zkl_operations *operations, const char *path)
 {
-    return operations->session->watches.watched_bytes + bytes_of(operations, path) <= ZKL_MAX_WATCHED_BYTES;
+    return zkl_watches_have_room(&operations->session->watches, bytes_of(operations, path));
 }
 
 /* A watch that has fired counts no more, although an operation may point to it for long: until garbage is collected. */
@@ -53,9 +53,9 @@ static void set_counted(zkl_user_watch *watch, bool counted)
     if (watch->counted != counted) {
         zkl_session *session = watch->operations->session;
         watch->counted = counted;
-        session->lease.program_watches += counted ? 1 : -1;
-        session->watches.watched_bytes += (counted ? 1 : -1) * bytes_of(watch->operations, watch->path);
-        session->stats.watches += counted ? 1 : -1;
+        zkl_heartbeat_count(&session->heartbeat, 0, counted ? 1 : -1);
+        zkl_watches_reserve(&session->watches, (counted ? 1 : -1) * bytes_of(watch->operations, watch->path));
+        session->wire.stats.watches += counted ? 1 : -1;
     }
 }
 
@@ -91,7 +91,7 @@ static void set_cleaning(zkl_user_watch *watch, bool cleaning)
 {
     if (watch->cleaning != cleaning) {
         watch->cleaning = cleaning;
-        watch->operations->session->cleaning += cleaning ? 1 : -1;
+        zkl_wire_clean(watch->operations->wire, cleaning ? 1 : -1);
     }
 }
 
@@ -152,14 +152,14 @@ static void on_removed(void *owner, int rc, const zkl_reply *reply)
     if (watch->state == ZKL_WATCH_REMOVING && rc != ZOK) {
         watch->state = ZKL_WATCH_ARMED;
         if (rc == ZNOWATCHER) {
-            zkl_session_unwatched(operations->session);
+            zkl_wire_unwatched(operations->wire);
         } else if (!zkl_outcome_unknown(rc)) {
-            zkl_try_later(operations->session); /* after a lost connection it is tried again anyway */
+            zkl_try_later(operations->wire); /* after a lost connection it is tried again anyway */
         }
     } else if (watch->state == ZKL_WATCH_REMOVING) {
         /* Not this one yet: its request is in flight. */
         forget(operations, watch->path, watch->children);
-        zkl_watch_forgotten(operations->session, watch->path, watch->children);
+        zkl_watch_forgotten(&operations->session->watches, watch->path, watch->children);
     }
     watch->flying = false;
     free_if_unused(watch);
@@ -173,23 +173,23 @@ static void disarm(zkl_user_watch *watch)
 {
     zkl_operations *operations = watch->operations;
     if (is_wanted(operations, watch->path, watch->children) ||
-        zkl_watch_wanted(operations->session, watch->path, watch->children)) {
+        zkl_watch_wanted(&operations->session->watches, watch->path, watch->children)) {
         set_cleaning(watch, false);
         return;
     }
     set_cleaning(watch, true);
-    if (!zkl_session_usable(operations->session)) {
+    if (!operations->wire->usable) {
         return;
     }
     watch->state = ZKL_WATCH_REMOVING;
     watch->flying = true;
     const zkl_ask ask = {.on_reply = on_removed, .owner = watch};
-    int rc = zkl_send_unwatch(operations->session, &ask, watch->path, watch->children);
+    int rc = zkl_send_unwatch(operations->wire, &ask, watch->path, watch->children);
     if (rc != ZOK) {
         watch->flying = false;
         watch->state = rc == ZNOWATCHER ? ZKL_WATCH_IDLE : ZKL_WATCH_ARMED;
         if (rc != ZNOWATCHER) {
-            zkl_try_later(operations->session);
+            zkl_try_later(operations->wire);
         }
     }
 }
@@ -230,7 +230,7 @@ void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *pa
     if (event == ZKL_EVENT_NONE) {
         return; /* a session event: the watch stays armed */
     }
-    watch->operations->session->stats.notifications++;
+    watch->operations->wire->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
     set_counted(watch, false);
     tell(watch, event, ZKL_OK);

@@ -12,9 +12,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "lease.h"
 #include "request.h"
-#include "session.h"
 
 #ifdef ZKL_BREAKABLE
 int32_t zkl_most_in_flight = 1000;
@@ -22,11 +20,11 @@ int32_t zkl_most_in_flight = 1000;
 
 /* Returns a context for a request that is about to be sent, or NULL when memory is short: then the memory of
  * the ask is freed. Counts it as in flight. */
-static zkl_request *begin(zkl_session *session, const zkl_ask *ask)
+static zkl_request *begin(zkl_wire *wire, const zkl_ask *ask)
 {
-    zkl_request *request = TAILQ_FIRST(&session->requests.spare);
+    zkl_request *request = TAILQ_FIRST(&wire->spare);
     if (request != NULL) {
-        TAILQ_REMOVE(&session->requests.spare, request, all);
+        TAILQ_REMOVE(&wire->spare, request, all);
     } else {
         request = zkl_alloc(sizeof *request);
         if (request == NULL) {
@@ -35,21 +33,21 @@ static zkl_request *begin(zkl_session *session, const zkl_ask *ask)
         }
     }
     request->state = ZKL_REQUEST_FLYING;
-    request->session = session;
+    request->wire = wire;
     request->on_reply = ask->on_reply;
     request->owner = ask->owner;
     request->memory = ask->memory;
     request->generation = ask->generation;
     request->tag = ask->tag;
     request->proof = ask->proof;
-    request->connection = session->connection;
-    request->sent_at = session->now;
-    request->evidence = zkl_lease_evidence(session, ask->proof);
-    TAILQ_INSERT_TAIL(&session->requests.flying, request, all);
-    session->requests.in_flight++;
-    session->stats.requests++;
-    if (session->host.sending != NULL) {
-        session->host.sending(session->host.context);
+    request->connection = wire->connection;
+    request->sent_at = wire->now;
+    request->evidence = zkl_lease_evidence(&wire->lease, ask->proof, wire->now);
+    TAILQ_INSERT_TAIL(&wire->flying, request, all);
+    wire->in_flight++;
+    wire->stats.requests++;
+    if (wire->host.sending != NULL) {
+        wire->host.sending(wire->host.context);
     }
     return request;
 }
@@ -57,20 +55,20 @@ static zkl_request *begin(zkl_session *session, const zkl_ask *ask)
 /* The C client refused the request: its completion will not or should not come. Puts the context away. */
 static void refused(zkl_request *request, int rc)
 {
-    zkl_session *session = request->session;
-    TAILQ_REMOVE(&session->requests.flying, request, all);
-    session->requests.in_flight--;
-    zkl_session_log(session, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
+    zkl_wire *wire = request->wire;
+    TAILQ_REMOVE(&wire->flying, request, all);
+    wire->in_flight--;
+    zkl_wire_log(wire, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
     request->state = ZKL_REQUEST_ORPHAN;
-    TAILQ_INSERT_TAIL(&session->requests.orphans, request, all);
+    TAILQ_INSERT_TAIL(&wire->orphans, request, all);
 }
 
 /* The C client's function has returned `rc`. Tells the host, and returns `rc`. */
 static int end(zkl_request *request, int rc)
 {
-    const zkl_session *session = request->session;
-    if (session->host.sent != NULL) {
-        session->host.sent(session->host.context);
+    const zkl_wire *wire = request->wire;
+    if (wire->host.sent != NULL) {
+        wire->host.sent(wire->host.context);
     }
     if (rc != ZOK) {
         refused(request, rc);
@@ -82,18 +80,18 @@ static int end(zkl_request *request, int rc)
 static zkl_request *begin_completion(const void *data, int rc)
 {
     zkl_request *request = (zkl_request *)(uintptr_t)data;
-    zkl_session *session = request->session;
+    zkl_wire *wire = request->wire;
     if (request->state == ZKL_REQUEST_ORPHAN) {
         return NULL; /* it is completed after all */
     }
     assert(request->state == ZKL_REQUEST_FLYING);
-    TAILQ_REMOVE(&session->requests.flying, request, all);
-    session->requests.in_flight--;
+    TAILQ_REMOVE(&wire->flying, request, all);
+    wire->in_flight--;
     bool heartbeat = request->proof == ZKL_PROOF_HEARTBEAT;
     bool proof = rc == ZOK || (rc == ZNONODE && heartbeat && ZKL_BROKEN(ZKL_BREAK_EVICTED)) ||
                  (rc == ZTHROTTLEDOP && ZKL_BROKEN(ZKL_BREAK_THROTTLED));
-    if (proof && request->connection == session->connection) {
-        zkl_lease_answered(request);
+    if (proof && request->connection == wire->connection) {
+        zkl_lease_answered(&wire->lease, request->proof, request->sent_at, &request->evidence);
     }
     return request;
 }
@@ -107,7 +105,7 @@ static void answer(const void *data, int rc, zkl_reply reply)
     if (request == NULL) {
         return;
     }
-    zkl_session *session = request->session;
+    zkl_wire *wire = request->wire;
     reply.connection = request->connection;
     reply.generation = request->generation;
     reply.sent_at = request->sent_at;
@@ -116,7 +114,7 @@ static void answer(const void *data, int rc, zkl_reply reply)
     zkl_free(request->memory);
     request->memory = NULL;
     request->state = ZKL_REQUEST_SPARE;
-    TAILQ_INSERT_HEAD(&session->requests.spare, request, all);
+    TAILQ_INSERT_HEAD(&wire->spare, request, all);
 }
 
 static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
@@ -180,96 +178,94 @@ int zkl_names_rc(int rc, const struct String_vector *names)
 /* What the functions return if there is no memory for a context. */
 #define NO_CONTEXT ZMARSHALLINGERROR
 
-int zkl_send_create(zkl_session *session, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+int zkl_send_create(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                     const struct ACL_vector *acl, int32_t flags)
 {
-    zkl_request *request = begin(session, ask);
+    zkl_request *request = begin(wire, ask);
     return request == NULL
                ? NO_CONTEXT
-               : end(request, zoo_acreate2(session->handle, path, data, length, acl, flags, on_created, request));
+               : end(request, zoo_acreate2(wire->handle, path, data, length, acl, flags, on_created, request));
 }
 
-int zkl_send_make(zkl_session *session, const zkl_ask *ask, const char *path, const char *data,
-                  const struct ACL_vector *acl, int32_t flags)
+int zkl_send_make(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, const struct ACL_vector *acl,
+                  int32_t flags)
 {
-    zkl_request *request = begin(session, ask);
+    zkl_request *request = begin(wire, ask);
+    return request == NULL
+               ? NO_CONTEXT
+               : end(request, zoo_acreate(wire->handle, path, data, (int)strlen(data), acl, flags, on_text, request));
+}
+
+int zkl_send_delete(zkl_wire *wire, const zkl_ask *ask, const char *path, int32_t version)
+{
+    zkl_request *request = begin(wire, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_adelete(wire->handle, path, version, on_done, request));
+}
+
+int zkl_send_exists(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+{
+    zkl_request *request = begin(wire, ask);
     return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_acreate(session->handle, path, data, (int)strlen(data), acl, flags,
-                                                      on_text, request));
+                           : end(request, zoo_awexists(wire->handle, path, watcher, context, on_stat, request));
 }
 
-int zkl_send_delete(zkl_session *session, const zkl_ask *ask, const char *path, int32_t version)
+int zkl_send_get(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
 {
-    zkl_request *request = begin(session, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_adelete(session->handle, path, version, on_done, request));
-}
-
-int zkl_send_exists(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
-{
-    zkl_request *request = begin(session, ask);
+    zkl_request *request = begin(wire, ask);
     return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_awexists(session->handle, path, watcher, context, on_stat, request));
+                           : end(request, zoo_awget(wire->handle, path, watcher, context, on_data, request));
 }
 
-int zkl_send_get(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
-{
-    zkl_request *request = begin(session, ask);
-    return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_awget(session->handle, path, watcher, context, on_data, request));
-}
-
-int zkl_send_set(zkl_session *session, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+int zkl_send_set(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                  int32_t version)
 {
-    zkl_request *request = begin(session, ask);
+    zkl_request *request = begin(wire, ask);
     return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_aset(session->handle, path, data, length, version, on_stat, request));
+                           : end(request, zoo_aset(wire->handle, path, data, length, version, on_stat, request));
 }
 
-int zkl_send_names(zkl_session *session, const zkl_ask *ask, const char *path)
+int zkl_send_names(zkl_wire *wire, const zkl_ask *ask, const char *path)
 {
-    zkl_request *request = begin(session, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_children(session->handle, path, 0, on_names, request));
+    zkl_request *request = begin(wire, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_children(wire->handle, path, 0, on_names, request));
 }
 
-int zkl_send_list(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
+int zkl_send_list(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
 {
-    zkl_request *request = begin(session, ask);
+    zkl_request *request = begin(wire, ask);
     return request == NULL
                ? NO_CONTEXT
-               : end(request, zoo_awget_children2(session->handle, path, watcher, context, on_listing, request));
+               : end(request, zoo_awget_children2(wire->handle, path, watcher, context, on_listing, request));
 }
 
-int zkl_send_acl(zkl_session *session, const zkl_ask *ask, const char *path)
+int zkl_send_acl(zkl_wire *wire, const zkl_ask *ask, const char *path)
 {
-    zkl_request *request = begin(session, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_acl(session->handle, path, on_acl, request));
+    zkl_request *request = begin(wire, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_acl(wire->handle, path, on_acl, request));
 }
 
-int zkl_send_sync(zkl_session *session, const zkl_ask *ask, const char *path)
+int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path)
 {
-    zkl_request *request = begin(session, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_async(session->handle, path, on_text, request));
+    zkl_request *request = begin(wire, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_async(wire->handle, path, on_text, request));
 }
 
-int zkl_send_multi(zkl_session *session, const zkl_ask *ask, int32_t count, const zoo_op_t *ops,
-                   zoo_op_result_t *results)
+int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results)
 {
-    zkl_request *request = begin(session, ask);
-    return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_amulti(session->handle, count, ops, results, on_done, request));
+    zkl_request *request = begin(wire, ask);
+    return request == NULL ? NO_CONTEXT : end(request, zoo_amulti(wire->handle, count, ops, results, on_done, request));
 }
 
-int zkl_send_unwatch(zkl_session *session, const zkl_ask *ask, const char *path, bool children)
+int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children)
 {
-    zkl_request *request = begin(session, ask);
+    zkl_request *request = begin(wire, ask);
     if (request == NULL) {
         return NO_CONTEXT;
     }
     /* The parameter's type is a pointer to a function pointer, but the C client stores and calls the value itself. */
     void_completion_t *completion = (void_completion_t *)(uintptr_t)on_done;
     ZooWatcherType type = children ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
-    return end(request, zoo_aremove_all_watches(session->handle, path, type, 0, completion, request));
+    return end(request, zoo_aremove_all_watches(wire->handle, path, type, 0, completion, request));
 }
 
 /* --- the end of a handle ------------------------------------------------------------------------------------------- */
@@ -284,20 +280,20 @@ static void free_list(struct zkl_request_list *list)
     }
 }
 
-void zkl_requests_init(zkl_session *session)
+void zkl_requests_init(zkl_wire *wire)
 {
-    TAILQ_INIT(&session->requests.flying);
-    TAILQ_INIT(&session->requests.orphans);
-    TAILQ_INIT(&session->requests.spare);
+    TAILQ_INIT(&wire->flying);
+    TAILQ_INIT(&wire->orphans);
+    TAILQ_INIT(&wire->spare);
 }
 
-void zkl_requests_closed(zkl_session *session)
+void zkl_requests_closed(zkl_wire *wire)
 {
-    free_list(&session->requests.orphans);
+    free_list(&wire->orphans);
 }
 
-void zkl_requests_free(zkl_session *session)
+void zkl_requests_free(zkl_wire *wire)
 {
-    free_list(&session->requests.orphans);
-    free_list(&session->requests.spare);
+    free_list(&wire->orphans);
+    free_list(&wire->spare);
 }

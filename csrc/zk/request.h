@@ -4,19 +4,7 @@
 #ifndef ZKLOCK_REQUEST_H
 #define ZKLOCK_REQUEST_H
 
-#include <sys/queue.h>
-
-#include "base/base.h"
-#include "lease.h"
-
-/* The most requests in flight at once, so that one client cannot flood a server (docs/interoperability.md). */
-#ifdef ZKL_BREAKABLE
-#define ZKL_MAX_IN_FLIGHT zkl_most_in_flight
-/* The value of ZKL_MAX_IN_FLIGHT, so that the simulation can reach it. */
-extern int32_t zkl_most_in_flight;
-#else
-#define ZKL_MAX_IN_FLIGHT 1000
-#endif
+#include "wire.h"
 
 /* An answer: what its request was, and what the server said. Fields that do not belong to the request's type are empty. */
 typedef struct {
@@ -45,9 +33,7 @@ typedef struct {
     zkl_proof proof;
 } zkl_ask;
 
-TAILQ_HEAD(zkl_request_list, zkl_request);
-
-/* The state of a request's context. Each state has its list in zkl_requests. */
+/* The state of a request's context. Each state has its list in zkl_wire. */
 typedef enum {
     ZKL_REQUEST_FLYING, /* set by begin: the C client will complete it, once */
     ZKL_REQUEST_ORPHAN, /* set by refused: the C client has refused it and may complete it all the same, without effect */
@@ -57,7 +43,7 @@ typedef enum {
 /* The context of one asynchronous call of the C client. */
 struct zkl_request {
     TAILQ_ENTRY(zkl_request) all;
-    zkl_session *session;
+    zkl_wire *wire;
     zkl_on_reply on_reply;
     void *owner;
     void *memory;
@@ -69,15 +55,6 @@ struct zkl_request {
     zkl_proof proof;
     zkl_request_state state;
 };
-
-/* request.c's part of a session. */
-typedef struct {
-    struct zkl_request_list flying;
-    /* Refused by the C client, which may still complete them; kept until the handle is closed. */
-    struct zkl_request_list orphans;
-    struct zkl_request_list spare; /* for reuse */
-    int32_t in_flight;
-} zkl_requests;
 
 /*
  * Returns false for a list with names that no node can have. Only a malicious or defective server answers with such a
@@ -92,32 +69,31 @@ int zkl_names_rc(int rc, const struct String_vector *names);
  * too, when memory is short. What was not sent is handled like a lost connection: nothing is known to be executed.
  * `watcher` is NULL for no watch.
  */
-int zkl_send_create(zkl_session *session, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+int zkl_send_create(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                     const struct ACL_vector *acl, int32_t flags);
 /* The same, but the reply has no stat: servers before 3.5 know no other. */
-int zkl_send_make(zkl_session *session, const zkl_ask *ask, const char *path, const char *data,
-                  const struct ACL_vector *acl, int32_t flags);
-int zkl_send_delete(zkl_session *session, const zkl_ask *ask, const char *path, int32_t version);
-int zkl_send_exists(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
-int zkl_send_get(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
-int zkl_send_set(zkl_session *session, const zkl_ask *ask, const char *path, const char *data, int32_t length,
+int zkl_send_make(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, const struct ACL_vector *acl,
+                  int32_t flags);
+int zkl_send_delete(zkl_wire *wire, const zkl_ask *ask, const char *path, int32_t version);
+int zkl_send_exists(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
+int zkl_send_get(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
+int zkl_send_set(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                  int32_t version);
 /* Lists the children. zkl_send_names: without the node's stat. */
-int zkl_send_names(zkl_session *session, const zkl_ask *ask, const char *path);
-int zkl_send_list(zkl_session *session, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
+int zkl_send_names(zkl_wire *wire, const zkl_ask *ask, const char *path);
+int zkl_send_list(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context);
 /* Reads the acl. */
-int zkl_send_acl(zkl_session *session, const zkl_ask *ask, const char *path);
-int zkl_send_sync(zkl_session *session, const zkl_ask *ask, const char *path);
+int zkl_send_acl(zkl_wire *wire, const zkl_ask *ask, const char *path);
+int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path);
 /* `ops` and `results` must stay until the reply, or until the handle is closed. */
-int zkl_send_multi(zkl_session *session, const zkl_ask *ask, int32_t count, const zoo_op_t *ops,
-                   zoo_op_result_t *results);
+int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results);
 /* Removes all watches of this session on a node, or on its children. */
-int zkl_send_unwatch(zkl_session *session, const zkl_ask *ask, const char *path, bool children);
+int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children);
 /* Begins with no request. */
-void zkl_requests_init(zkl_session *session);
+void zkl_requests_init(zkl_wire *wire);
 /* Frees the contexts that the C client can no longer complete. To be called after zookeeper_close. */
-void zkl_requests_closed(zkl_session *session);
+void zkl_requests_closed(zkl_wire *wire);
 /* Frees all contexts that are not in flight. */
-void zkl_requests_free(zkl_session *session);
+void zkl_requests_free(zkl_wire *wire);
 
 #endif

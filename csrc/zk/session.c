@@ -13,8 +13,6 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "heartbeat.h"
-#include "lease.h"
 #include "request.h"
 #include "session.h"
 
@@ -36,9 +34,6 @@
  */
 #define SESSION_CLOSED_REQUIRE_AUTH (-124)
 
-/* The delay before a request that the server refused is tried again. */
-#define TRY_AGAIN_AFTER ZKL_SECOND
-
 /* A session that no server has taken back for so long is given up. */
 #define GIVEN_UP_AFTER(timeout) ((timeout)*3)
 
@@ -50,6 +45,83 @@ const char *zkl_state_name(zkl_state state)
         [ZKL_STATE_AUTH_FAILED] = "auth_failed",
     };
     return names[state];
+}
+
+/* --- the lease ------------------------------------------------------------------------------------------------------- */
+
+int64_t zkl_session_lapses_at(const zkl_session *session)
+{
+    const zkl_lease *lease = &session->wire.lease;
+    bool matters = lease->required && session->heartbeat.nodes > 0 && lease->until > session->wire.now;
+    return matters ? lease->until : ZKL_NEVER;
+}
+
+void zkl_session_lapse(zkl_session *session)
+{
+    if (zkl_lease_lapsed(&session->wire.lease, session->wire.now)) {
+        ZKL_TELL(session, lapsed, each->owner);
+    }
+}
+
+/* The lease ends at another instant. */
+static void change_lease(zkl_session *session, int64_t until)
+{
+    zkl_session_lapse(session);
+    zkl_lease_set_until(&session->wire.lease, until);
+    session->wire.host.lease_changed(session->wire.host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
+}
+
+/* Moves the end of the lease as far as is proven by now, and tells the listeners that have waited for a lease. */
+static void extend_lease(zkl_session *session)
+{
+    zkl_lease *lease = &session->wire.lease;
+    int64_t until = zkl_lease_proven_until(lease);
+    if (session->wire.session_id == 0 || until <= lease->until) {
+        return;
+    }
+    change_lease(session, until);
+    if (zkl_lease_awaited(lease) && zkl_wire_leased(&session->wire)) {
+        zkl_lease_await_no_more(lease);
+        ZKL_TELL(session, leased, each->owner);
+    }
+}
+
+static void prove(void *owner, int64_t sent_at)
+{
+    zkl_session *session = owner;
+    if (session->wire.lease.required && session->wire.session_id != 0) {
+        zkl_heartbeat_want_soon(&session->heartbeat); /* there may be a node now */
+        zkl_lease_prove(&session->wire.lease, sent_at);
+        extend_lease(session);
+    }
+}
+
+void zkl_session_prove(zkl_session *session, int64_t sent_at)
+{
+    prove(session, sent_at);
+}
+
+void zkl_session_date_answers(zkl_session *session)
+{
+    if (!session->wire.lease.required || !zkl_session_connected(session)) {
+        return;
+    }
+    if (zkl_lease_date_answers(&session->wire.lease, session->wire.now)) {
+        extend_lease(session);
+    }
+    zkl_heartbeat_date_round(&session->heartbeat);
+}
+
+/* The session is over, and the lease with it. */
+static void end_lease(zkl_session *session)
+{
+    zkl_lease *lease = &session->wire.lease;
+    zkl_heartbeat_end(&session->heartbeat);
+    zkl_lease_await_no_more(lease);
+    if (lease->required && lease->until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
+        zkl_lease_set_until(lease, 0);
+        session->wire.host.lease_changed(session->wire.host.context, 0);
+    }
 }
 
 /* --- the object ----------------------------------------------------------------------------------------------------- */
@@ -78,32 +150,35 @@ static bool copy_auths(zkl_session *session, const zkl_session_config *config)
 
 bool zkl_session_init(zkl_session *session, const zkl_session_config *config, const zkl_session_host *host)
 {
-    session->host = *host;
+    zkl_wire *wire = &session->wire;
+    wire->host = *host;
     session->servers = zkl_copy(config->servers, strlen(config->servers));
-    session->hosts = zkl_copy(config->servers, strcspn(config->servers, "/"));
+    session->wire.hosts = zkl_copy(config->servers, strcspn(config->servers, "/"));
     const char *addresses = config->addresses != NULL ? config->addresses : config->servers;
     session->addresses = zkl_copy(addresses, strlen(addresses));
-    session->chroot_length = (int32_t)(strlen(config->servers) - strcspn(config->servers, "/"));
+    session->wire.chroot_length = (int32_t)(strlen(config->servers) - strcspn(config->servers, "/"));
     session->asked_timeout_ms = config->session_timeout_ms;
     session->tls = config->tls;
     session->zookeeper_log = config->zookeeper_log;
-    session->backing_off_until = ZKL_NEVER;
+    session->wire.backing_off_until = ZKL_NEVER;
     session->state = ZKL_STATE_CONNECTING;
-    zkl_lease_init(session, config->lease);
-    zkl_requests_init(session);
-    return session->servers != NULL && session->addresses != NULL && session->hosts != NULL &&
+    zkl_lease_init(&wire->lease, config->lease);
+    zkl_requests_init(wire);
+    zkl_heartbeat_init(&session->heartbeat, wire, prove, session);
+    zkl_watches_init(&session->watches, wire);
+    return session->servers != NULL && session->addresses != NULL && session->wire.hosts != NULL &&
            copy_auths(session, config);
 }
 
 void zkl_session_free(zkl_session *session)
 {
-    zkl_requests_free(session);
+    zkl_requests_free(&session->wire);
     for (int32_t i = 0; i < session->auth_count; i++) {
         zkl_free((void *)(uintptr_t)session->auths[i].scheme);
         zkl_free_secret((void *)(uintptr_t)session->auths[i].credential);
     }
     zkl_free(session->auths);
-    zkl_free(session->hosts);
+    zkl_free(session->wire.hosts);
     zkl_free(session->addresses);
     zkl_free(session->servers);
 }
@@ -119,6 +194,11 @@ void zkl_session_listen(zkl_session *session, const zkl_session_listener *calls,
 }
 
 /* --- state --------------------------------------------------------------------------------------------------------- */
+
+static void note_usable(zkl_session *session)
+{
+    session->wire.usable = session->life == ZKL_SESSION_READY && !zkl_session_closing(session);
+}
 
 /* Enters the next state of the session's life. */
 static void enter(zkl_session *session, zkl_session_life next)
@@ -136,6 +216,7 @@ static void enter(zkl_session *session, zkl_session_life next)
 #undef TO
     assert((legal[session->life] & 1U << next) != 0);
     session->life = next;
+    note_usable(session);
 }
 
 /* Returns whether there is a handle that is not connected, and whose session is not over. */
@@ -160,22 +241,13 @@ static void set_state(zkl_session *session, zkl_state state, zkl_code code, cons
     session->state = state;
     session->problem_code = code;
     memcpy(session->problem, problem, sizeof problem);
-    session->host.state_changed(session->host.context, state, code, problem);
-}
-
-void zkl_session_unwatched(zkl_session *session)
-{
-    if (session->disconnect == ZKL_DISCONNECT_NONE) {
-        session->disconnect = ZKL_DISCONNECT_UNWATCHED;
-        zkl_session_log(session, ZOO_LOG_LEVEL_WARN, "a server of '%s' has forgotten watches: connecting anew",
-                        session->hosts);
-    }
+    session->wire.host.state_changed(session->wire.host.context, state, code, problem);
 }
 
 static void now_ready(zkl_session *session)
 {
     enter(session, ZKL_SESSION_READY);
-    zkl_lease_rest(session);
+    zkl_heartbeat_rest(&session->heartbeat);
     if (session->chroot_missing) {
         set_state(session, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
                   strchr(session->servers, '/'), session->servers);
@@ -183,17 +255,17 @@ static void now_ready(zkl_session *session)
         set_state(session, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
     }
     ZKL_TELL(session, ready, each->owner);
-    if (session->lease.nodes > 0) {
-        zkl_lease_want_now(session);
+    if (session->heartbeat.nodes > 0) {
+        zkl_heartbeat_want(&session->heartbeat);
     }
 }
 
 /* Everything that the session had is gone, or will be gone without our help. */
 static void forget_session(zkl_session *session, const char *why)
 {
-    session->session_id = 0;
+    session->wire.session_id = 0;
     ZKL_TELL(session, over, each->owner, why);
-    zkl_lease_end(session);
+    end_lease(session);
 }
 
 /* Ends the session. Its handle is closed in the next turn. */
@@ -215,8 +287,8 @@ static void refuse(zkl_session *session, const char *why)
 static void on_probed(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_session *session = owner;
-    session->lease.checks_flying--;
-    if (reply->connection != session->connection || session->life != ZKL_SESSION_PROBING) {
+    session->heartbeat.checks_flying--;
+    if (reply->connection != session->wire.connection || session->life != ZKL_SESSION_PROBING) {
         return; /* the next connection has its own probe; or this one only kept the connection alive */
     }
     if (rc == ZOK || rc == ZNONODE || rc == ZNOAUTH) {
@@ -233,9 +305,9 @@ static void on_probed(void *owner, int rc, const zkl_reply *reply)
 static void send_probe(zkl_session *session)
 {
     const zkl_ask ask = {.on_reply = on_probed, .owner = session};
-    if (zkl_send_exists(session, &ask, "/", NULL, NULL) == ZOK) {
-        session->lease.checks_flying++;
-        session->stats.heartbeats++;
+    if (zkl_send_exists(&session->wire, &ask, "/", NULL, NULL) == ZOK) {
+        session->heartbeat.checks_flying++;
+        session->wire.stats.heartbeats++;
     }
 }
 
@@ -245,38 +317,45 @@ static void send_probe(zkl_session *session)
  */
 static void on_connected(zkl_session *session, bool read_only)
 {
-    session->connection++;
-    session->stats.connections++;
-    session->timeout_ms = zoo_recv_timeout(session->handle);
+    session->wire.connection++;
+    session->wire.stats.connections++;
+    session->timeout_ms = zoo_recv_timeout(session->wire.handle);
     if (read_only || session->timeout_ms <= 0 || session->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
-        session->retry_at = session->now + RETRY_AFTER;
+        session->retry_at = session->wire.now + RETRY_AFTER;
         session_over(session, "what answers is not a ZooKeeper server");
         set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
-                  session->hosts);
+                  session->wire.hosts);
         return;
     }
-    if (session->host.answered != NULL) {
-        session->host.answered(session->host.context);
+    if (session->wire.host.answered != NULL) {
+        session->wire.host.answered(session->wire.host.context);
     }
     session->renewed_at = 0;
-    int64_t session_id = zoo_client_id(session->handle)->client_id;
-    bool fresh = session_id != session->session_id;
+    int64_t session_id = zoo_client_id(session->wire.handle)->client_id;
+    bool fresh = session_id != session->wire.session_id;
     bool probed = !fresh && (session->life == ZKL_SESSION_READY || session->life == ZKL_SESSION_LOST);
     enter(session, ZKL_SESSION_PROBING);
     if (fresh) {
-        session->session_id = session_id;
+        session->wire.session_id = session_id;
         session->least_ms = session->timeout_ms;
-        session->stats.sessions++;
+        session->wire.stats.sessions++;
     } else if (session->timeout_ms < session->least_ms || session->least_ms == 0) {
         /* least_ms is 0 here if the server has given the number 0 to the session, as no ZooKeeper server does */
         session->least_ms = session->timeout_ms;
     }
-    zkl_lease_connected(session, fresh);
+    zkl_lease *lease = &session->wire.lease;
+    int64_t timeout = (ZKL_BROKEN(ZKL_BREAK_LEAST) ? session->timeout_ms : session->least_ms) * (ZKL_SECOND / 1000);
+    zkl_heartbeat_connected(&session->heartbeat, fresh);
+    int64_t until = zkl_lease_connected(lease, timeout, session->handshake_at, fresh, session->wire.now);
+    if (until < lease->until) {
+        change_lease(session, until);
+        zkl_session_lapse(session);
+    }
     if (probed) {
         now_ready(session);
     } else {
         send_probe(session);
-        session->lease.check_at = session->now + PAUSE_AFTER;
+        session->heartbeat.check_at = session->wire.now + PAUSE_AFTER;
     }
 }
 
@@ -284,13 +363,13 @@ static void on_disconnected(zkl_session *session)
 {
     bool probed = session->life == ZKL_SESSION_READY;
     enter(session, probed ? ZKL_SESSION_LOST : ZKL_SESSION_CONNECTING);
-    if (session->disconnect == ZKL_DISCONNECT_UNWATCHED) {
-        session->disconnect = ZKL_DISCONNECT_NONE; /* the next connection arms all watches again */
+    if (session->wire.disconnect == ZKL_DISCONNECT_UNWATCHED) {
+        session->wire.disconnect = ZKL_DISCONNECT_NONE; /* the next connection arms all watches again */
     }
-    session->lost_at = session->now;
+    session->lost_at = session->wire.now;
     ZKL_TELL(session, lost, each->owner);
     set_state(session, probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
-              "the connection to '%s' is lost", session->hosts);
+              "the connection to '%s' is lost", session->wire.hosts);
 }
 
 /*
@@ -305,7 +384,7 @@ static void on_auth_failed(zkl_session *session)
     if (accepted_before) {
         session_over(session, "authentication failed");
         set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST,
-                  "a server of '%s' refused the credentials; the session is over", session->hosts);
+                  "a server of '%s' refused the credentials; the session is over", session->wire.hosts);
         return;
     }
     refuse(session, "refused the credentials");
@@ -316,14 +395,14 @@ static void on_session_event(zhandle_t *handle, int type, int state, const char 
 {
     (void)path;
     zkl_session *session = context;
-    if (type != ZOO_SESSION_EVENT || handle != session->handle || session->life == ZKL_SESSION_OVER) {
+    if (type != ZOO_SESSION_EVENT || handle != session->wire.handle || session->life == ZKL_SESSION_OVER) {
         return;
     }
     if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE) {
         on_connected(session, state == ZOO_READONLY_STATE);
     } else if (state == ZOO_EXPIRED_SESSION_STATE) {
         session_over(session, "the session has expired");
-        set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST, "the session with '%s' has expired", session->hosts);
+        set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST, "the session with '%s' has expired", session->wire.hosts);
     } else if (state == ZOO_AUTH_FAILED_STATE) {
         on_auth_failed(session);
     } else if (zkl_session_connected(session)) {
@@ -335,22 +414,22 @@ static void on_session_event(zhandle_t *handle, int type, int state, const char 
 
 static void close_handle(zkl_session *session)
 {
-    zhandle_t *handle = session->handle;
+    zhandle_t *handle = session->wire.handle;
     if (session->life != ZKL_SESSION_OVER) {
         enter(session, ZKL_SESSION_OVER); /* so that completions that come from inside the close send nothing new */
     }
-    session->disconnect = ZKL_DISCONNECT_NONE;
-    if (session->host.closing != NULL) {
-        session->host.closing(session->host.context);
+    session->wire.disconnect = ZKL_DISCONNECT_NONE;
+    if (session->wire.host.closing != NULL) {
+        session->wire.host.closing(session->wire.host.context);
     }
     zookeeper_close(handle);
-    session->handle = NULL;
-    if (session->host.closed != NULL) {
-        session->host.closed(session->host.context);
+    session->wire.handle = NULL;
+    if (session->wire.host.closed != NULL) {
+        session->wire.host.closed(session->wire.host.context);
     }
-    zkl_heartbeat_verify_next(session); /* no node can be verified any more: ends the heartbeats */
+    zkl_heartbeat_verify_next(&session->heartbeat); /* no node can be verified any more: ends the heartbeats */
     enter(session, ZKL_SESSION_NONE);
-    zkl_requests_closed(session);
+    zkl_requests_closed(&session->wire);
     ZKL_TELL(session, closed, each->owner);
 }
 
@@ -359,27 +438,29 @@ static bool open_handle(zkl_session *session)
     /* The C client must not shuffle: it would reseed random() of the whole process. The driver shuffles the list instead. */
     zoo_deterministic_conn_order(1);
     errno = 0;
-    session->handle = zookeeper_init2(session->addresses, on_session_event, session->asked_timeout_ms, NULL, session,
-                                      ZOO_NO_LOG_CLIENTENV, session->zookeeper_log);
-    if (session->handle == NULL) {
+    session->wire.handle = zookeeper_init2(session->addresses, on_session_event, session->asked_timeout_ms, NULL,
+                                           session, ZOO_NO_LOG_CLIENTENV, session->zookeeper_log);
+    if (session->wire.handle == NULL) {
         int error = errno;
-        session->retry_at = session->now + RETRY_AFTER;
+        session->retry_at = session->wire.now + RETRY_AFTER;
         if (error == ENOMEM) {
             set_state(session, session->state, ZKL_FAILED, "no memory for a ZooKeeper handle");
         } else {
-            set_state(session, session->state, ZKL_DISCONNECTED, "cannot resolve any server of '%s'", session->hosts);
+            set_state(session, session->state, ZKL_DISCONNECTED, "cannot resolve any server of '%s'",
+                      session->wire.hosts);
         }
         return false;
     }
     enter(session, ZKL_SESSION_CONNECTING);
     /* Addresses are looked up for each new connection. By default every turn of a connected client would look them up too. */
-    zoo_set_servers_resolution_delay(session->handle, -1);
+    zoo_set_servers_resolution_delay(session->wire.handle, -1);
     for (int32_t i = 0; i < session->auth_count; i++) {
         const zkl_auth *auth = &session->auths[i];
-        int rc = zoo_add_auth(session->handle, auth->scheme, auth->credential, auth->credential_length, NULL, NULL);
+        int rc =
+            zoo_add_auth(session->wire.handle, auth->scheme, auth->credential, auth->credential_length, NULL, NULL);
         if (rc != ZOK) {
-            zkl_session_log(session, ZOO_LOG_LEVEL_ERROR, "cannot add a credential of scheme '%s': %s", auth->scheme,
-                            zerror(rc));
+            zkl_wire_log(&session->wire, ZOO_LOG_LEVEL_ERROR, "cannot add a credential of scheme '%s': %s",
+                         auth->scheme, zerror(rc));
         }
     }
     return true;
@@ -392,17 +473,18 @@ static void note_problem(zkl_session *session, int rc, int error)
         return;
     }
     zkl_code code = ZKL_DISCONNECTED;
-    const char *problem = session->host.problem != NULL ? session->host.problem(session->host.context, &code) : NULL;
+    const char *problem =
+        session->wire.host.problem != NULL ? session->wire.host.problem(session->wire.host.context, &code) : NULL;
     if (problem != NULL) {
         set_state(session, session->state, code, "%s", problem);
     } else if (rc == ZOPERATIONTIMEOUT) {
-        set_state(session, session->state, ZKL_DISCONNECTED, "no server of '%s' answers", session->hosts);
+        set_state(session, session->state, ZKL_DISCONNECTED, "no server of '%s' answers", session->wire.hosts);
     } else if (error != 0 && error != EAGAIN && error != EHOSTDOWN) {
-        set_state(session, session->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", session->hosts,
+        set_state(session, session->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", session->wire.hosts,
                   strerror(error));
     } else if (error == EHOSTDOWN) {
-        set_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection%s", session->hosts,
-                  !session->tls && session->session_id == 0
+        set_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection%s", session->wire.hosts,
+                  !session->tls && session->wire.session_id == 0
                       ? "; it may have as many connections of this host as maxClientCnxns allows; if this is a port "
                         "for TLS, see the option tls"
                       : "");
@@ -419,15 +501,15 @@ static void note_problem(zkl_session *session, int rc, int error)
 void zkl_session_notice_loss(zkl_session *session)
 {
     if (zkl_session_silently_lost(session)) {
-        session->disconnect = ZKL_DISCONNECT_LEFTOVERS;
+        session->wire.disconnect = ZKL_DISCONNECT_LEFTOVERS;
         on_disconnected(session);
     }
 }
 
 int64_t zkl_session_given_up_at(const zkl_session *session)
 {
-    bool waits = is_away(session) && session->session_id != 0;
-    return waits ? session->lost_at + GIVEN_UP_AFTER(zkl_session_timeout(session)) : ZKL_NEVER;
+    bool waits = is_away(session) && session->wire.session_id != 0;
+    return waits ? session->lost_at + GIVEN_UP_AFTER(session->wire.lease.timeout) : ZKL_NEVER;
 }
 
 /*
@@ -440,7 +522,7 @@ void zkl_session_give_up(zkl_session *session)
 {
     session_over(session, "no server has taken the session back for three times its timeout");
     set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
-              session->hosts);
+              session->wire.hosts);
 }
 
 int64_t zkl_session_tries_end_at(const zkl_session *session)
@@ -463,18 +545,20 @@ void zkl_session_end_tries(zkl_session *session)
  */
 void zkl_session_renew(zkl_session *session)
 {
-    if (zkl_session_usable(session) && (zkl_lease_wants_session(session) || zkl_lease_waits_in_vain(session))) {
-        session->renewed_at = session->now;
+    if (session->wire.usable &&
+        (zkl_heartbeat_wants_session(&session->heartbeat) || zkl_heartbeat_waits_in_vain(&session->heartbeat))) {
+        session->renewed_at = session->wire.now;
         session_over(session, "it is not certain that the session lives on");
-        set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'", session->hosts);
+        set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'",
+                  session->wire.hosts);
     }
 }
 
 /* Notes the instant before each call that may send the handshake: the handshake is sent after it. */
 static void before_handshake(zkl_session *session)
 {
-    if (!zkl_session_connected(session) && zoo_state(session->handle) != ZOO_ASSOCIATING_STATE) {
-        session->handshake_at = session->now;
+    if (!zkl_session_connected(session) && zoo_state(session->wire.handle) != ZOO_ASSOCIATING_STATE) {
+        session->handshake_at = session->wire.now;
     }
 }
 
@@ -485,30 +569,30 @@ static void ask_interest(zkl_session *session, zkl_poll *poll)
     int interest = 0;
     struct timeval wait = {0, 0};
     errno = 0;
-    int rc = zookeeper_interest(session->handle, &fd, &interest, &wait);
+    int rc = zookeeper_interest(session->wire.handle, &fd, &interest, &wait);
     note_problem(session, rc, errno);
     if (rc != ZOK) {
         /* fd, interest and wait may not have been set at all (a name that does not resolve) */
-        poll->wake_at = session->life == ZKL_SESSION_OVER ? session->now : session->now + PAUSE_AFTER;
+        poll->wake_at = session->life == ZKL_SESSION_OVER ? session->wire.now : session->wire.now + PAUSE_AFTER;
         return;
     }
     poll->fd = fd;
     if (fd >= 0) {
-        bool nowhere =
-            session->host.reach != NULL && !session->reached && zoo_state(session->handle) == ZOO_CONNECTING_STATE;
-        bool ignored = session->disconnect == ZKL_DISCONNECT_LEFTOVERS && ZKL_BROKEN(ZKL_BREAK_LEFTOVERS);
-        poll->must_disconnect = (session->disconnect != ZKL_DISCONNECT_NONE && !ignored) || nowhere;
-        session->disconnect = ZKL_DISCONNECT_NONE;
+        bool nowhere = session->wire.host.reach != NULL && !session->reached &&
+                       zoo_state(session->wire.handle) == ZOO_CONNECTING_STATE;
+        bool ignored = session->wire.disconnect == ZKL_DISCONNECT_LEFTOVERS && ZKL_BROKEN(ZKL_BREAK_LEFTOVERS);
+        poll->must_disconnect = (session->wire.disconnect != ZKL_DISCONNECT_NONE && !ignored) || nowhere;
+        session->wire.disconnect = ZKL_DISCONNECT_NONE;
     }
     poll->events =
         (short)(((interest & ZOOKEEPER_READ) != 0 ? POLLIN : 0) | ((interest & ZOOKEEPER_WRITE) != 0 ? POLLOUT : 0));
-    poll->wake_at = session->now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
+    poll->wake_at = session->wire.now + (int64_t)wait.tv_sec * ZKL_SECOND + (int64_t)wait.tv_usec * 1000;
 }
 
 /* Returns whether the C client has a socket, as far as it says. */
 static bool has_socket(const zkl_session *session)
 {
-    int state = zoo_state(session->handle);
+    int state = zoo_state(session->wire.handle);
     return state == ZOO_CONNECTING_STATE || state == ZOO_ASSOCIATING_STATE || state == ZOO_CONNECTED_STATE ||
            state == ZOO_READONLY_STATE;
 }
@@ -516,10 +600,10 @@ static bool has_socket(const zkl_session *session)
 /* Lets the C client begin to connect once the driver has reached a server. */
 static void connect_if_reached(zkl_session *session, zkl_poll *poll)
 {
-    session->reached = session->host.reach(session->host.context, &poll->wake_at);
+    session->reached = session->wire.host.reach(session->wire.host.context, &poll->wake_at);
     if (!session->reached) {
         zkl_code code = ZKL_DISCONNECTED;
-        const char *problem = session->host.problem(session->host.context, &code);
+        const char *problem = session->wire.host.problem(session->wire.host.context, &code);
         if (problem != NULL && is_away(session)) {
             set_state(session, session->state, code, "%s", problem);
         }
@@ -530,7 +614,7 @@ static void connect_if_reached(zkl_session *session, zkl_poll *poll)
         ask_interest(session, poll); /* at the end of its list the C client pauses once */
     }
     if (poll->fd >= 0) {
-        session->host.reached(session->host.context, poll->fd);
+        session->wire.host.reached(session->wire.host.context, poll->fd);
     }
 }
 
@@ -539,36 +623,29 @@ static void connect_if_reached(zkl_session *session, zkl_poll *poll)
 int64_t zkl_session_probe_at(const zkl_session *session)
 {
     bool again = session->life == ZKL_SESSION_PROBING && !zkl_session_closing(session);
-    return again && session->lease.checks_flying == 0 ? session->lease.check_at : ZKL_NEVER;
+    return again && session->heartbeat.checks_flying == 0 ? session->heartbeat.check_at : ZKL_NEVER;
 }
 
 void zkl_session_probe_again(zkl_session *session)
 {
     send_probe(session);
-    session->lease.check_at = session->now + PAUSE_AFTER;
-}
-
-void zkl_try_later(zkl_session *session)
-{
-    if (session->backing_off_until == ZKL_NEVER) {
-        session->backing_off_until = session->now + TRY_AGAIN_AFTER;
-    }
+    session->heartbeat.check_at = session->wire.now + PAUSE_AFTER;
 }
 
 void zkl_session_retry(zkl_session *session)
 {
-    session->backing_off_until = ZKL_NEVER;
+    session->wire.backing_off_until = ZKL_NEVER;
     ZKL_TELL(session, retry, each->owner);
 }
 
 bool zkl_session_in_order(const zkl_session *session)
 {
-    return zkl_session_usable(session) && zoo_state(session->handle) == ZOO_CONNECTED_STATE;
+    return session->wire.usable && zoo_state(session->wire.handle) == ZOO_CONNECTED_STATE;
 }
 
 bool zkl_session_silently_lost(const zkl_session *session)
 {
-    return zkl_session_connected(session) && zoo_state(session->handle) != ZOO_CONNECTED_STATE;
+    return zkl_session_connected(session) && zoo_state(session->wire.handle) != ZOO_CONNECTED_STATE;
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -579,17 +656,17 @@ static int64_t earlier(int64_t a, int64_t b)
 void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
 {
     bool wanted = session->shutdown != ZKL_SHUTDOWN_SHUT && session->state != ZKL_STATE_AUTH_FAILED &&
-                  !(zkl_session_closing(session) && session->session_id == 0);
-    if (session->handle != NULL && (session->life == ZKL_SESSION_OVER || !wanted)) {
+                  !(zkl_session_closing(session) && session->wire.session_id == 0);
+    if (session->wire.handle != NULL && (session->life == ZKL_SESSION_OVER || !wanted)) {
         close_handle(session);
     }
-    if (session->handle == NULL && wanted && session->now >= session->retry_at) {
+    if (session->wire.handle == NULL && wanted && session->wire.now >= session->retry_at) {
         open_handle(session);
     }
     zkl_session_notice_loss(session);
-    if (session->handle != NULL && session->host.reach != NULL && !has_socket(session)) {
+    if (session->wire.handle != NULL && session->wire.host.reach != NULL && !has_socket(session)) {
         connect_if_reached(session, poll);
-    } else if (session->handle != NULL) {
+    } else if (session->wire.handle != NULL) {
         ask_interest(session, poll);
     } else if (wanted) {
         poll->wake_at = earlier(poll->wake_at, session->retry_at);
@@ -600,16 +677,16 @@ void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
 void zkl_session_process(zkl_session *session, short revents)
 {
     session->has_read = false;
-    if (session->handle == NULL || session->life == ZKL_SESSION_OVER || revents == 0) {
+    if (session->wire.handle == NULL || session->life == ZKL_SESSION_OVER || revents == 0) {
         return;
     }
     int events = ((revents & (POLLIN | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_READ : 0) |
                  ((revents & (POLLOUT | POLLERR | POLLHUP)) != 0 ? ZOOKEEPER_WRITE : 0);
     before_handshake(session);
     errno = 0;
-    int rc = zookeeper_process(session->handle, events);
+    int rc = zookeeper_process(session->wire.handle, events);
     session->has_read = rc == ZOK && (events & ZOOKEEPER_READ) != 0;
-    session->read_at = session->has_read ? session->now : session->read_at;
+    session->read_at = session->has_read ? session->wire.now : session->read_at;
     note_problem(session, rc, errno);
 }
 
@@ -618,6 +695,7 @@ static void shut_down_to(zkl_session *session, zkl_shutdown state)
 {
     assert(session->shutdown <= state);
     session->shutdown = state;
+    note_usable(session);
 }
 
 void zkl_session_close(zkl_session *session)
@@ -628,7 +706,7 @@ void zkl_session_close(zkl_session *session)
 void zkl_session_shut_down(zkl_session *session)
 {
     shut_down_to(session, ZKL_SHUTDOWN_SHUT);
-    if (session->handle != NULL) {
+    if (session->wire.handle != NULL) {
         close_handle(session);
     }
     forget_session(session, "the client is closed");

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "request.h"
-#include "session.h"
 #include "watch.h"
 
 #ifdef ZKL_BREAKABLE
@@ -27,7 +26,7 @@ LIST_HEAD(zkl_watcher_list, zkl_watcher);
 
 struct zkl_watch {
     LIST_ENTRY(zkl_watch) in_directory;
-    zkl_session *session;
+    zkl_watches *watches;
     zkl_directory *directory;
     char *node; /* full path */
     struct zkl_watcher_list watchers;
@@ -36,34 +35,49 @@ struct zkl_watch {
     bool pinned;        /* its watchers are being told something, in any state: it must not be freed meanwhile */
     zkl_watcher *owner; /* whose own node this is, if it listens for changes of the data */
     bool children;      /* constant: on the children of the directory */
-    bool unwanted;      /* armed, not needed any more, removal not confirmed: counted in session->cleaning */
+    bool unwanted;      /* armed, not needed any more, removal not confirmed: counted in watches->wire->cleaning */
     bool asked;         /* the node's data asked the owner for something, when they were last read */
     bool told;          /* and the owner was told that */
     bool reading;       /* a request is in flight that reads the data, and arms nothing */
     uint32_t read_on;   /* the connection on which the data were last read */
 };
 
-void zkl_watches_use_ops(zkl_session *session, const zkl_watch_ops *ops, void *owner)
+void zkl_watches_init(zkl_watches *watches, zkl_wire *wire)
 {
-    session->watches.ops = ops;
-    session->watches.ops_owner = owner;
+    watches->wire = wire;
 }
 
-void zkl_watches_use_others(zkl_session *session, const zkl_other_watches *others, void *owner)
+bool zkl_watches_have_room(const zkl_watches *watches, int64_t bytes)
 {
-    session->watches.others = others;
-    session->watches.others_owner = owner;
+    return watches->watched_bytes + bytes <= ZKL_MAX_WATCHED_BYTES;
+}
+
+void zkl_watches_reserve(zkl_watches *watches, int64_t bytes)
+{
+    watches->watched_bytes += bytes;
+}
+
+void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, void *owner)
+{
+    watches->ops = ops;
+    watches->ops_owner = owner;
+}
+
+void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *others, void *owner)
+{
+    watches->others = others;
+    watches->others_owner = owner;
 }
 
 static void free_watch(zkl_watch *watch)
 {
     LIST_REMOVE(watch, in_directory);
     if (watch->unwanted) {
-        watch->session->cleaning--;
+        watch->watches->wire->cleaning--;
     }
-    watch->session->stats.watches--;
+    watch->watches->wire->stats.watches--;
     zkl_directory *directory = watch->directory;
-    const zkl_watch_ops *ops = watch->session->watches.ops;
+    const zkl_watch_ops *ops = watch->watches->ops;
     zkl_free(watch->node);
     zkl_free(watch);
     ops->drop(directory);
@@ -83,7 +97,7 @@ static zkl_watch *find(const zkl_directory *directory, const char *name)
     return NULL;
 }
 
-static zkl_watch *new_watch(zkl_session *session, zkl_directory *directory, const char *name)
+static zkl_watch *new_watch(zkl_watches *watches, zkl_directory *directory, const char *name)
 {
     zkl_watch *watch = zkl_alloc(sizeof *watch);
     char *node =
@@ -93,14 +107,14 @@ static zkl_watch *new_watch(zkl_session *session, zkl_directory *directory, cons
         zkl_free(node);
         return NULL;
     }
-    watch->session = session;
+    watch->watches = watches;
     watch->directory = directory;
     watch->node = node;
     watch->children = name == NULL;
     LIST_INIT(&watch->watchers);
     LIST_INSERT_HEAD(&directory->watches, watch, in_directory);
-    session->watches.ops->keep(directory);
-    session->stats.watches++;
+    watches->ops->keep(directory);
+    watches->wire->stats.watches++;
     return watch;
 }
 
@@ -109,7 +123,7 @@ static void set_unwanted(zkl_watch *watch, bool unwanted)
 {
     if (watch->unwanted != unwanted) {
         watch->unwanted = unwanted;
-        watch->session->cleaning += unwanted ? 1 : -1;
+        watch->watches->wire->cleaning += unwanted ? 1 : -1;
     }
 }
 
@@ -131,7 +145,7 @@ static void tell_owner(zkl_watch *watch)
 {
     if (watch->asked && watch->owner != NULL) {
         watch->told = true;
-        watch->session->watches.ops->revoked(watch->owner);
+        watch->watches->ops->revoked(watch->owner);
     }
 }
 
@@ -144,15 +158,15 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
 static bool send_watch(zkl_watch *watch)
 {
     const zkl_ask ask = {.on_reply = watch->children ? on_listed : on_armed, .owner = watch};
-    int rc = watch->children ? zkl_send_list(watch->session, &ask, watch->node, on_event, watch)
-                             : zkl_send_get(watch->session, &ask, watch->node, on_event, watch);
+    int rc = watch->children ? zkl_send_list(watch->watches->wire, &ask, watch->node, on_event, watch)
+                             : zkl_send_get(watch->watches->wire, &ask, watch->node, on_event, watch);
     return rc == ZOK;
 }
 
 /* Sends the request that arms the watch. Returns false if that is not possible now. */
 static bool arm(zkl_watch *watch)
 {
-    bool sent = zkl_session_usable(watch->session) && send_watch(watch);
+    bool sent = watch->watches->wire->usable && send_watch(watch);
     watch->flying += sent;
     watch->state = sent ? ZKL_WATCH_ARMING : ZKL_WATCH_IDLE;
     return sent;
@@ -164,20 +178,20 @@ static bool arm(zkl_watch *watch)
  */
 static void disarm(zkl_watch *watch)
 {
-    if (watch->session->watches.others->wanted(watch->session->watches.others_owner, watch->node, watch->children)) {
+    if (watch->watches->others->wanted(watch->watches->others_owner, watch->node, watch->children)) {
         set_unwanted(watch, false);
         return;
     }
     set_unwanted(watch, true);
-    if (!zkl_session_usable(watch->session)) {
+    if (!watch->watches->wire->usable) {
         return;
     }
     const zkl_ask ask = {.on_reply = on_removed, .owner = watch};
-    if (zkl_send_unwatch(watch->session, &ask, watch->node, watch->children) == ZOK) {
+    if (zkl_send_unwatch(watch->watches->wire, &ask, watch->node, watch->children) == ZOK) {
         watch->flying++;
         watch->state = ZKL_WATCH_REMOVING;
     } else {
-        zkl_try_later(watch->session);
+        zkl_try_later(watch->watches->wire);
     }
 }
 
@@ -187,17 +201,17 @@ static void disarm(zkl_watch *watch)
  */
 static void read_again(zkl_watch *watch)
 {
-    zkl_session *session = watch->session;
-    bool known = watch->read_on == session->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
-    if (known || watch->reading || !zkl_session_usable(session)) {
+    zkl_watches *watches = watch->watches;
+    bool known = watch->read_on == watches->wire->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
+    if (known || watch->reading || !watches->wire->usable) {
         return;
     }
     const zkl_ask ask = {.on_reply = on_read, .owner = watch};
-    watch->reading =
-        session->requests.in_flight < ZKL_MAX_IN_FLIGHT && zkl_send_get(session, &ask, watch->node, NULL, NULL) == ZOK;
+    watch->reading = watches->wire->in_flight < ZKL_MAX_IN_FLIGHT &&
+                     zkl_send_get(watches->wire, &ask, watch->node, NULL, NULL) == ZOK;
     watch->flying += watch->reading;
     if (!watch->reading) {
-        zkl_try_later(session);
+        zkl_try_later(watches->wire);
     }
 }
 
@@ -223,7 +237,7 @@ static void tell(zkl_watch *watch, void (*what)(zkl_watcher *))
 static void rearm_or_free(zkl_watch *watch)
 {
     if (is_wanted(watch) && !arm(watch)) {
-        tell(watch, watch->session->watches.ops->failed);
+        tell(watch, watch->watches->ops->failed);
     }
     free_if_unused(watch);
 }
@@ -232,11 +246,11 @@ static void rearm_or_free(zkl_watch *watch)
  * Returns the watch on a node, or on the children of the directory. Makes it if there is none. NULL when memory
  * is short.
  */
-static zkl_watch *take_watch(zkl_session *session, zkl_directory *directory, const char *name)
+static zkl_watch *take_watch(zkl_watches *watches, zkl_directory *directory, const char *name)
 {
     zkl_watch *watch = find(directory, name);
     if (watch == NULL) {
-        watch = new_watch(session, directory, name);
+        watch = new_watch(watches, directory, name);
     }
     if (watch != NULL) {
         set_unwanted(watch, false);
@@ -245,55 +259,55 @@ static zkl_watch *take_watch(zkl_session *session, zkl_directory *directory, con
 }
 
 /* Attaches the watcher to the watch. NULL: there was no memory for a watch. */
-static void join(zkl_session *session, zkl_watcher *watcher, zkl_watch *watch)
+static void join(zkl_watches *watches, zkl_watcher *watcher, zkl_watch *watch)
 {
     if (watch == NULL) {
-        session->watches.ops->failed(watcher);
+        watches->ops->failed(watcher);
         return;
     }
     watcher->watch = watch;
     LIST_INSERT_HEAD(&watch->watchers, watcher, in_watch);
     if (watch->state == ZKL_WATCH_ARMED) {
-        session->watches.ops->answered(watcher, true);
+        watches->ops->answered(watcher, true);
     } else if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         rearm_or_free(watch);
     }
 }
 
-void zkl_watch_node(zkl_session *session, zkl_watcher *watcher, zkl_directory *directory, const char *name)
+void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, zkl_directory *directory, const char *name)
 {
-    join(session, watcher, take_watch(session, directory, name));
+    join(watches, watcher, take_watch(watches, directory, name));
 }
 
-bool zkl_watch_children(zkl_session *session, zkl_watcher *watcher, zkl_directory *directory)
+bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, zkl_directory *directory)
 {
-    zkl_watch *watch = take_watch(session, directory, NULL);
+    zkl_watch *watch = take_watch(watches, directory, NULL);
     bool armed = watch != NULL && watch->state == ZKL_WATCH_ARMED;
-    join(session, watcher, watch);
+    join(watches, watcher, watch);
     return watcher->watch != NULL && !armed;
 }
 
 /* Returns the bytes that the watch takes in the packet that arms all watches again after a reconnect. */
-static int64_t bytes_of(const zkl_session *session, const char *node)
+static int64_t bytes_of(const zkl_watches *watches, const char *node)
 {
-    return session->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
+    return watches->wire->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
 }
 
-void zkl_watch_own(zkl_session *session, zkl_watcher *owner, zkl_directory *directory, const char *node)
+void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, zkl_directory *directory, const char *node)
 {
-    if (session->watches.own_bytes + bytes_of(session, node) > ZKL_MAX_OWN_BYTES) {
-        zkl_session_log(session, ZOO_LOG_LEVEL_WARN, "too many locks are held to hear who asks for '%s' to be released",
-                        node);
+    if (watches->own_bytes + bytes_of(watches, node) > ZKL_MAX_OWN_BYTES) {
+        zkl_wire_log(watches->wire, ZOO_LOG_LEVEL_WARN,
+                     "too many locks are held to hear who asks for '%s' to be released", node);
         return;
     }
-    zkl_watch *watch = take_watch(session, directory, node + strlen(directory->path) + 1);
+    zkl_watch *watch = take_watch(watches, directory, node + strlen(directory->path) + 1);
     if (watch == NULL) {
         return; /* no request to release will be noticed: not worth losing the lock for */
     }
     watch->owner = owner;
     watch->told = false;
     owner->own = watch;
-    session->watches.own_bytes += bytes_of(session, watch->node);
+    watches->own_bytes += bytes_of(watches, watch->node);
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
         tell_owner(watch); /* a waiter's read has shown it, and the node is not read again before it changes */
     } else if (watch->state == ZKL_WATCH_ARMED) {
@@ -345,7 +359,7 @@ static zkl_watcher *part_from_owner(zkl_watch *watch)
     if (owner != NULL) {
         owner->own = NULL;
         watch->owner = NULL;
-        watch->session->watches.own_bytes -= bytes_of(watch->session, watch->node);
+        watch->watches->own_bytes -= bytes_of(watch->watches, watch->node);
     }
     return owner;
 }
@@ -385,7 +399,7 @@ static void tell_of_look(const zkl_watch *watch, bool there)
     zkl_watcher *watcher;
     LIST_FOREACH(watcher, &watch->watchers, in_watch)
     {
-        watch->session->watches.ops->answered(watcher, there);
+        watch->watches->ops->answered(watcher, there);
     }
 }
 
@@ -393,7 +407,7 @@ static void tell_of_look(const zkl_watch *watch, bool there)
 static void on_armed(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_watch *watch = owner;
-    const zkl_watch_ops *ops = watch->session->watches.ops;
+    const zkl_watch_ops *ops = watch->watches->ops;
     watch->flying--;
     watch->asked = rc == ZOK && ops->asks(reply->data, reply->length);
     watch->read_on = reply->connection;
@@ -416,7 +430,7 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
         tell(watch, rc == ZNONODE ? ops->gone : ops->look_again);
     }
     if (rc == ZTHROTTLEDOP && is_wanted(watch)) {
-        zkl_try_later(watch->session); /* zkl_watches_resume arms it for its owner */
+        zkl_try_later(watch->watches->wire); /* zkl_watches_resume arms it for its owner */
     } else {
         rearm_or_free(watch);
     }
@@ -429,9 +443,9 @@ static void on_read(void *owner, int rc, const zkl_reply *reply)
     watch->flying--;
     watch->reading = false;
     if (rc == ZTHROTTLEDOP && watch->owner != NULL) {
-        zkl_try_later(watch->session);
+        zkl_try_later(watch->watches->wire);
     } else if (rc == ZOK && watch->state == ZKL_WATCH_ARMED) {
-        watch->asked = watch->session->watches.ops->asks(reply->data, reply->length);
+        watch->asked = watch->watches->ops->asks(reply->data, reply->length);
         watch->read_on = reply->connection;
         if (!watch->told) {
             tell_owner(watch);
@@ -455,7 +469,7 @@ static void on_listed(void *owner, int rc, const zkl_reply *reply)
             LIST_REMOVE(watcher, in_watch);
             watcher->watch = NULL;
         }
-        watch->session->watches.ops->listed(watcher, rc, reply);
+        watch->watches->ops->listed(watcher, rc, reply);
     }
     watch->pinned = false;
     if (watch->state == ZKL_WATCH_IDLE) {
@@ -469,12 +483,12 @@ static void on_listed(void *owner, int rc, const zkl_reply *reply)
 static void keep_watch(zkl_watch *watch, int rc)
 {
     if (!zkl_outcome_unknown(rc)) {
-        zkl_try_later(watch->session); /* after a lost connection it is tried again anyway */
+        zkl_try_later(watch->watches->wire); /* after a lost connection it is tried again anyway */
     }
     zkl_watcher *watcher, *next;
     for (watcher = watch->children ? LIST_FIRST(&watch->watchers) : NULL; watcher != NULL; watcher = next) {
         next = LIST_NEXT(watcher, in_watch);
-        watch->session->watches.ops->kept(watcher);
+        watch->watches->ops->kept(watcher);
     }
 }
 
@@ -489,10 +503,10 @@ static void on_removed(void *owner, int rc, const zkl_reply *reply)
             tell_owner(watch); /* it has come since the removal was sent */
         }
         if (rc == ZOK) {
-            watch->session->watches.others->removed(watch->session->watches.others_owner, watch->node, watch->children);
+            watch->watches->others->removed(watch->watches->others_owner, watch->node, watch->children);
             rearm_or_free(watch);
         } else if (rc == ZNOWATCHER) {
-            zkl_session_unwatched(watch->session); /* the C client removes it with ZOK only (deactivateWatcher) */
+            zkl_wire_unwatched(watch->watches->wire); /* the C client removes it with ZOK only (deactivateWatcher) */
         } else {
             keep_watch(watch, rc);
         }
@@ -510,9 +524,9 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
     if (type == ZOO_SESSION_EVENT) {
         return; /* the watch stays armed */
     }
-    watch->session->stats.notifications++;
+    watch->watches->wire->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
-    const zkl_watch_ops *ops = watch->session->watches.ops;
+    const zkl_watch_ops *ops = watch->watches->ops;
     zkl_watcher *owner = NULL;
     if (type == ZOO_DELETED_EVENT && !watch->children) {
         owner = part_from_owner(watch);
@@ -563,23 +577,23 @@ void zkl_watches_closed(const zkl_directory *directory)
 }
 
 /* Returns the watch on the node with this full path, or on its children; NULL if there is none. */
-static zkl_watch *find_by_path(const zkl_session *session, const char *path, bool children)
+static zkl_watch *find_by_path(const zkl_watches *watches, const char *path, bool children)
 {
     const char *slash = strrchr(path, '/');
     const zkl_directory *directory =
-        session->watches.ops->find(session->watches.ops_owner, path, children ? strlen(path) : (size_t)(slash - path));
+        watches->ops->find(watches->ops_owner, path, children ? strlen(path) : (size_t)(slash - path));
     return directory != NULL ? find(directory, children ? NULL : slash + 1) : NULL;
 }
 
-bool zkl_watch_wanted(const zkl_session *session, const char *path, bool children)
+bool zkl_watch_wanted(const zkl_watches *watches, const char *path, bool children)
 {
-    const zkl_watch *watch = find_by_path(session, path, children);
+    const zkl_watch *watch = find_by_path(watches, path, children);
     return watch != NULL && is_wanted(watch);
 }
 
-void zkl_watch_forgotten(const zkl_session *session, const char *path, bool children)
+void zkl_watch_forgotten(const zkl_watches *watches, const char *path, bool children)
 {
-    zkl_watch *watch = find_by_path(session, path, children);
+    zkl_watch *watch = find_by_path(watches, path, children);
     if (watch == NULL) {
         return;
     }

@@ -85,21 +85,27 @@ typedef struct {
     void (*removed)(void *owner, const char *path, bool children);
 } zkl_other_watches;
 
-/* watch.c's part of a session. */
+/* The watches of a session. */
 typedef struct {
+    zkl_wire *wire;
     const zkl_watch_ops *ops;
     void *ops_owner;
     const zkl_other_watches *others;
     void *others_owner;
-    int64_t
-        watched_bytes; /* of ZKL_MAX_WATCHED_BYTES: reserved by the layers above for what they watch, or may have to */
-    int64_t own_bytes; /* of ZKL_MAX_OWN_BYTES: paths that are watched by their own owners */
+    int64_t watched_bytes; /* of ZKL_MAX_WATCHED_BYTES */
+    int64_t own_bytes;     /* of ZKL_MAX_OWN_BYTES: paths that are watched by their own owners */
 } zkl_watches;
 
+void zkl_watches_init(zkl_watches *watches, zkl_wire *wire);
+/*
+ * The layers above reserve bytes of ZKL_MAX_WATCHED_BYTES for what they watch, or may have to. `bytes` below 0 gives them back.
+ */
+bool zkl_watches_have_room(const zkl_watches *watches, int64_t bytes);
+void zkl_watches_reserve(zkl_watches *watches, int64_t bytes);
 /* Names the functions that are called for watchers. `owner` is passed to `find`. To be called once, before the first turn. */
-void zkl_watches_use_ops(zkl_session *session, const zkl_watch_ops *ops, void *owner);
+void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, void *owner);
 /* Names the other watches of the session, with their owner. To be called once, before the first turn. */
-void zkl_watches_use_others(zkl_session *session, const zkl_other_watches *others, void *owner);
+void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *others, void *owner);
 
 /* The state of a watch, of the lock protocol or of the program. docs/design.md has the table of the transitions. */
 typedef enum {
@@ -110,14 +116,14 @@ typedef enum {
 } zkl_watch_state;
 
 /* Watches the node `name` in the directory. `gone`, `look_again` and the like tell the watcher of events. */
-void zkl_watch_node(zkl_session *session, zkl_watcher *watcher, zkl_directory *directory, const char *name);
+void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, zkl_directory *directory, const char *name);
 /*
  * Watches the children of the directory. Returns true if the list that arms the watch is in flight: `listed` will get it.
  * False: the watch is armed already, or cannot be armed now.
  */
-bool zkl_watch_children(zkl_session *session, zkl_watcher *watcher, zkl_directory *directory);
+bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, zkl_directory *directory);
 /* Watches the own node of `owner`, with this full path. `revoked` tells of requests in its data. */
-void zkl_watch_own(zkl_session *session, zkl_watcher *owner, zkl_directory *directory, const char *node);
+void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, zkl_directory *directory, const char *node);
 /* The watcher does not need its watch on a node or a directory any more. */
 void zkl_watch_leave(zkl_watcher *watcher);
 /* The same for its own node, and for its directory, when its node is about to be deleted. */
@@ -135,8 +141,8 @@ void zkl_watches_resume(const zkl_directory *directory);
 /* The handle is closed: no watcher is called any more. The caller keeps the directory meanwhile. */
 void zkl_watches_closed(const zkl_directory *directory);
 /* Returns whether a watcher waits for a watch on the node with this full path, or on its children. */
-bool zkl_watch_wanted(const zkl_session *session, const char *path, bool children);
+bool zkl_watch_wanted(const zkl_watches *watches, const char *path, bool children);
 /* All watches of that kind on a node were removed, and with them one that no watcher needs any more. */
-void zkl_watch_forgotten(const zkl_session *session, const char *path, bool children);
+void zkl_watch_forgotten(const zkl_watches *watches, const char *path, bool children);
 
 #endif

@@ -1,14 +1,15 @@
 /*
  * zk: a session with ZooKeeper. It uses the C client, but no Lua, no threads and no clock, and knows nothing of locks.
  *
- *   session.h     the ZooKeeper handle, its session events, and the struct that the other modules have their parts in
- *   request.h     requests in flight: one context each, completed exactly once
+ *   session.h     the ZooKeeper handle, its session events, and who is told of them
  *   watch.h       one watcher object per watched node
- *   lease.h       how long the session certainly exists
  *   heartbeat.h   the requests that keep the session alive and its lease valid
+ *   request.h     requests in flight: one context each, completed exactly once
+ *   wire.h        what these share: the C client's handle, the connection, the clock
+ *   lease.h       how long the session certainly exists
  *
  * The layers above include this header only. What they are told comes through tables of functions, each with its owner:
- * zkl_session_host, zkl_session_listener, zkl_lease_items, zkl_watch_ops, zkl_other_watches.
+ * zkl_session_host, zkl_session_listener, zkl_heartbeat_items, zkl_watch_ops, zkl_other_watches.
  *
  * All instants and durations are nanoseconds, unless a name ends in _ms. All functions are for the driver's thread.
  */
@@ -20,5 +21,6 @@
 #include "request.h"
 #include "session.h"
 #include "watch.h"
+#include "wire.h"
 
 #endif

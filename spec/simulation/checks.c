@@ -1190,8 +1190,8 @@ static void throttled(void *context, int caller, bool probe, const char *path)
         of->throttled_nodes = 0;
     }
     of->disturbed_at = sim_now();
-    if (of->engine != NULL && of->engine->session.lease.nodes > of->throttled_nodes)
-        of->throttled_nodes = of->engine->session.lease.nodes;
+    if (of->engine != NULL && of->engine->session.heartbeat.nodes > of->throttled_nodes)
+        of->throttled_nodes = of->engine->session.heartbeat.nodes;
     if (of->engine != NULL && zkl_engine_stats(of->engine)->entries > of->throttled_entries)
         of->throttled_entries = zkl_engine_stats(of->engine)->entries;
     if (path != NULL && zkl_node_parse(strrchr(path, '/') + 1).kind != ZKL_NODE_STRANGER)

@@ -259,33 +259,33 @@ void open_client(client *of)
                                         "h3:2181,h1:2181,h2:2181", "h3:2181,h2:2181,h1:2181"};
     const char *list = run.options.servers == 1 ? "h1:2181" : lists[run.connectors ? sim_below(6) : 0];
     snprintf(servers, sizeof(servers), "%s%s", list, run.prefix);
-    zkl_host host = {.context = of,
+    zkl_host host = {.session.context = of,
                      .acquisition_changed = acquisition_changed,
-                     .lease_changed = lease_changed,
-                     .state_changed = state_changed,
-                     .log = log_line};
-    zkl_engine_config config = {.servers = servers,
-                                .session_timeout_ms =
+                     .session.lease_changed = lease_changed,
+                     .session.state_changed = state_changed,
+                     .session.log = log_line};
+    zkl_engine_config config = {.session.servers = servers,
+                                .session.session_timeout_ms =
                                     (int32_t)(run.timeout / SIM_MILLISECOND * (1 + (int64_t)run.seed % 2)),
-                                .lease = run.leases,
-                                .auths = &auth,
-                                .auth_count = run.options.auth_fails || run.seed % 8 == 0 ? 1 : 0,
-                                .zookeeper_log = library_line,
+                                .session.lease = run.leases,
+                                .session.auths = &auth,
+                                .session.auth_count = run.options.auth_fails || run.seed % 8 == 0 ? 1 : 0,
+                                .session.zookeeper_log = library_line,
                                 .random = {sim_random(), sim_random()}};
     char message[ZKL_MESSAGE_SIZE];
     begin_call(of);
     for (int tries = 0; run.connectors && of->connector == NULL; tries++) {
-        of->connector =
-            zkl_connector_new(servers, config.session_timeout_ms, (uint64_t)sim_random(), log_line, of, message);
+        of->connector = zkl_connector_new(servers, config.session.session_timeout_ms, (uint64_t)sim_random(), log_line,
+                                          of, message);
         if (of->connector == NULL && (!run.short_of_memory || tries == MOST_TRIES))
             abort();
     }
     if (of->connector != NULL) {
-        config.addresses = zkl_connector_addresses(of->connector);
-        host.reach = reach;
-        host.reached = reached;
-        host.answered = answered;
-        host.problem = problem_of;
+        config.session.addresses = zkl_connector_addresses(of->connector);
+        host.session.reach = reach;
+        host.session.reached = reached;
+        host.session.answered = answered;
+        host.session.problem = problem_of;
     }
     of->valid_until = run.leases ? 0 : ZKL_NEVER;
     of->unheard_until = sim_now();

@@ -461,15 +461,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char servers[64];
     uint8_t options = take(&in);
     snprintf(servers, sizeof servers, "127.0.0.1:%d", server_start());
-    const zkl_engine_config config = {.servers = servers,
-                                      .session_timeout_ms = 4000,
-                                      .lease = options % 4 != 0,
-                                      .zookeeper_log = library_line,
+    const zkl_engine_config config = {.session.servers = servers,
+                                      .session.session_timeout_ms = 4000,
+                                      .session.lease = options % 4 != 0,
+                                      .session.zookeeper_log = library_line,
                                       .random = {options, 7}};
     const zkl_host host = {.acquisition_changed = acquisition_changed,
-                           .lease_changed = lease_changed,
-                           .state_changed = state_changed,
-                           .log = log_line};
+                           .session.lease_changed = lease_changed,
+                           .session.state_changed = state_changed,
+                           .session.log = log_line};
     now = 1000 * ZKL_SECOND;
     memset(holders, 0, sizeof holders);
     memset(jobs, 0, sizeof jobs);

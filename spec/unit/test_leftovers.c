@@ -289,11 +289,14 @@ static void sends_nothing_on_a_connection_that_belongs_to_the_one_before(void **
     char servers[32];
     snprintf(servers, sizeof servers, ADDRESS ":%d", listen_anywhere());
     const zkl_host host = {.acquisition_changed = acquisition_changed,
-                           .lease_changed = lease_changed,
-                           .state_changed = state_changed,
-                           .log = logged};
-    const zkl_engine_config config = {
-        .servers = servers, .session_timeout_ms = 10000, .lease = false, .zookeeper_log = said, .random = {1, 7}};
+                           .session.lease_changed = lease_changed,
+                           .session.state_changed = state_changed,
+                           .session.log = logged};
+    const zkl_engine_config config = {.session.servers = servers,
+                                      .session.session_timeout_ms = 10000,
+                                      .session.lease = false,
+                                      .session.zookeeper_log = said,
+                                      .random = {1, 7}};
     zkl_engine *engine = zkl_engine_new(&config, &host);
     assert_non_null(engine);
     while (!zkl_engine_may_call(engine)) {

@@ -58,11 +58,11 @@ static void leaves_no_credential_of_an_engine(void **state)
 {
     (void)state;
     const zkl_engine_config config = {
-        .servers = "127.0.0.1:1",
-        .session_timeout_ms = 5000,
-        .lease = true,
-        .auths = auths,
-        .auth_count = (int32_t)COUNT(auths),
+        .session.servers = "127.0.0.1:1",
+        .session.session_timeout_ms = 5000,
+        .session.lease = true,
+        .session.auths = auths,
+        .session.auth_count = (int32_t)COUNT(auths),
     };
     const zkl_host host = {0};
     zkl_engine *engine = NULL;

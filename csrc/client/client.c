@@ -13,7 +13,11 @@
 #include "base/base.h"
 #include "client_object.h"
 #include "handle_acquisition.h"
+#include "handles.h"
+#include "io_turn.h"
 #include "os/os.h"
+#include "poll_owner.h"
+#include "published.h"
 #include "xid.h"
 
 /* How long a closing client waits for replies, or for a connection over which to close the session. */
@@ -26,20 +30,20 @@
 
 static bool is_closing(const zkl_client *client)
 {
-    return zkl_life_has_reached(&client->life, ZKL_LIFE_CLOSING);
+    return zkl_life_has_reached(&client->desk.life, ZKL_LIFE_CLOSING);
 }
 
 /* I/O thread, engine_mutex held. */
 static void begin_close_if_wanted(zkl_client *client)
 {
-    pthread_mutex_lock(&client->mutex);
-    bool begin = zkl_life_has_reached(&client->life, ZKL_LIFE_CLOSE_WANTED) && !is_closing(client);
+    pthread_mutex_lock(&client->desk.mutex);
+    bool begin = zkl_life_has_reached(&client->desk.life, ZKL_LIFE_CLOSE_WANTED) && !is_closing(client);
     if (begin) {
-        zkl_life_enter(&client->life, ZKL_LIFE_CLOSING);
+        zkl_life_enter(&client->desk.life, ZKL_LIFE_CLOSING);
     }
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&client->desk.mutex);
     if (begin) {
-        client->life.close_by = zkl_clock() + CLOSE_WITHIN;
+        client->desk.life.close_by = zkl_clock() + CLOSE_WITHIN;
         zkl_engine_close(client->engine, zkl_clock());
     }
 }
@@ -47,7 +51,7 @@ static void begin_close_if_wanted(zkl_client *client)
 /* I/O thread. Whether it may end: the session can be closed, or there is no connection to close it over, or the time is up. */
 static bool may_leave(const zkl_client *client)
 {
-    if (zkl_clock() >= client->life.close_by) {
+    if (zkl_clock() >= client->desk.life.close_by) {
         return true;
     }
     return zkl_engine_drained(client->engine) && client->published.state != ZKL_STATE_SUSPENDED;
@@ -56,30 +60,30 @@ static bool may_leave(const zkl_client *client)
 /* The last notification: the client has ENDED. */
 static void signal_end(zkl_client *client)
 {
-    pthread_mutex_lock(&client->mutex);
-    zkl_notifications_end(&client->notifications);
-    pthread_cond_broadcast(&client->life.gone);
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_lock(&client->desk.mutex);
+    zkl_notifications_end(&client->desk.notifications);
+    pthread_cond_broadcast(&client->desk.life.gone);
+    pthread_mutex_unlock(&client->desk.mutex);
 }
 
 static void *run(void *argument)
 {
     zkl_client *client = argument;
-    zkl_client_speaks(client);
+    zkl_log_speaks(&client->log);
     pthread_mutex_lock(&client->engine_mutex);
     while (!is_closing(client) || !may_leave(client)) {
         zkl_poll wanted;
         begin_close_if_wanted(client);
         zkl_client_turn(client, &wanted, false);
-        if (is_closing(client) && wanted.wake_at > client->life.close_by) {
-            wanted.wake_at = client->life.close_by;
+        if (is_closing(client) && wanted.wake_at > client->desk.life.close_by) {
+            wanted.wake_at = client->desk.life.close_by;
         }
         if (!is_closing(client) || !may_leave(client)) {
             zkl_io_thread_sleep(client, &wanted);
         }
     }
     zkl_engine_shut_down(client->engine, zkl_clock());
-    zkl_handles_reap(&client->handles);
+    zkl_handles_reap(&client->desk);
     zkl_client_publish(client, false);
     zkl_registry_remove(&client->registration);
     zkl_engine_free(client->engine);
@@ -87,11 +91,11 @@ static void *run(void *argument)
     zkl_tls_link_free(client->tls_link);
     client->tls_link = NULL;
     zkl_connector_free(client->connector);
-    client->connector = NULL;
-    zkl_handles_abandon(client);
+    client->log.connector = client->connector = NULL;
+    zkl_handles_abandon(&client->desk);
     signal_end(client);
     pthread_mutex_unlock(&client->engine_mutex);
-    zkl_client_drop(client);
+    zkl_desk_drop(&client->desk);
     return NULL;
 }
 
@@ -100,16 +104,17 @@ static void *run(void *argument)
 /* The registry is locked. The client stays until the process has ended. */
 static void close_at_exit(zkl_client *client)
 {
-    atomic_fetch_add(&client->life.references, 1);
+    atomic_fetch_add(&client->desk.life.references, 1);
     zkl_client_close(client);
 }
 
 static void await_end(zkl_client *client, const struct timespec *until)
 {
-    pthread_mutex_lock(&client->mutex);
-    while (!zkl_life_ended(&client->life) && pthread_cond_timedwait(&client->life.gone, &client->mutex, until) == 0) {
+    pthread_mutex_lock(&client->desk.mutex);
+    while (!zkl_life_ended(&client->desk.life) &&
+           pthread_cond_timedwait(&client->desk.life.gone, &client->desk.mutex, until) == 0) {
     }
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&client->desk.mutex);
 }
 
 /* Closes every open client, so that its locks pass on now and not after the session timeout. */
@@ -198,7 +203,7 @@ static bool make_tls_link(zkl_client *client, const zkl_client_options *options,
         return true;
     }
     bool first;
-    client->tls_link = zkl_tls_link_new(options->tls, zkl_client_log, client, message, code, &first);
+    client->tls_link = zkl_tls_link_new(options->tls, zkl_log_add, &client->log, message, code, &first);
     if (first) {
         /* Again: exit() calls it before anything that OpenSSL itself, or the program for it, has registered. */
         atexit(close_all_at_exit);
@@ -207,8 +212,8 @@ static bool make_tls_link(zkl_client *client, const zkl_client_options *options,
         return false;
     }
     if (!options->tls->verify) {
-        zkl_client_log(client, ZOO_LOG_LEVEL_WARN,
-                       "tls.verify is off: whoever can intercept connections can pose as a server and read everything");
+        zkl_log_add(&client->log, ZOO_LOG_LEVEL_WARN,
+                    "tls.verify is off: whoever can intercept connections can pose as a server and read everything");
     }
     return true;
 }
@@ -236,7 +241,8 @@ static bool make_connector(zkl_client *client, const zkl_client_options *options
     uint64_t random;
     fill_random(&random, sizeof random);
     client->connector =
-        zkl_connector_new(servers, options->session_timeout_ms, random, zkl_client_log, client, message);
+        zkl_connector_new(servers, options->session_timeout_ms, random, zkl_log_add, &client->log, message);
+    client->log.connector = client->connector;
     return client->connector != NULL;
 }
 
@@ -265,7 +271,7 @@ static void reached(void *context, int fd)
     zkl_server *server;
     int socket = zkl_connector_take(client->connector, &server);
     if (!zkl_connector_replace(client->connector, fd, socket)) {
-        zkl_client_log(client, ZOO_LOG_LEVEL_ERROR, strerror(errno));
+        zkl_log_add(&client->log, ZOO_LOG_LEVEL_ERROR, strerror(errno));
     }
 }
 
@@ -286,6 +292,12 @@ static const char *problem(void *context, zkl_code *code)
     return text;
 }
 
+static void log_line(void *context, int level, const char *message)
+{
+    zkl_client *client = context;
+    zkl_log_add(&client->log, level, message);
+}
+
 static bool make_engine(zkl_client *client, const zkl_client_options *options, const char *servers)
 {
     zkl_engine_config config = {
@@ -304,7 +316,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options, c
         .acquisition_changed = zkl_handle_acquisition_changed,
         .session.lease_changed = zkl_publish_lease,
         .session.state_changed = zkl_publish_state,
-        .session.log = zkl_client_log,
+        .session.log = log_line,
         .session.sending = zkl_turn_sending,
         .session.sent = zkl_turn_sent,
         .session.closing = tls_closing,
@@ -339,18 +351,18 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
         goto fail;
     }
     zkl_registry_add(&client->registration, client);
-    atomic_fetch_add(&client->life.references, 1); /* the thread's */
-    int error = zkl_thread_start(&client->life.thread, run, client);
+    atomic_fetch_add(&client->desk.life.references, 1); /* the thread's */
+    int error = zkl_thread_start(&client->desk.life.thread, run, client);
     if (error != 0) {
         snprintf(message, ZKL_MESSAGE_SIZE, "cannot start a thread: %s", strerror(error));
         zkl_registry_remove(&client->registration);
         zkl_engine_free(client->engine);
-        atomic_fetch_sub(&client->life.references, 1);
+        atomic_fetch_sub(&client->desk.life.references, 1);
         goto fail;
     }
     return client;
 fail:
-    zkl_client_drop(client);
+    zkl_desk_drop(&client->desk);
     return NULL;
 }
 
@@ -359,13 +371,13 @@ void zkl_client_close(zkl_client *client)
     if (zkl_client_forked(client)) {
         return;
     }
-    pthread_mutex_lock(&client->mutex);
-    if (!zkl_life_has_reached(&client->life, ZKL_LIFE_CLOSE_WANTED)) {
-        zkl_life_enter(&client->life, ZKL_LIFE_CLOSE_WANTED);
+    pthread_mutex_lock(&client->desk.mutex);
+    if (!zkl_life_has_reached(&client->desk.life, ZKL_LIFE_CLOSE_WANTED)) {
+        zkl_life_enter(&client->desk.life, ZKL_LIFE_CLOSE_WANTED);
     }
     /* If no peer has connected, nothing else would remove the directory at exit(). */
-    zkl_notify_socket_forget(&client->notifications.socket);
-    zkl_client_unlock_and_wake(client);
+    zkl_notify_socket_forget(&client->desk.notifications.socket);
+    zkl_desk_unlock_and_wake(&client->desk);
 }
 
 void zkl_client_join(zkl_client *client)
@@ -373,16 +385,16 @@ void zkl_client_join(zkl_client *client)
     if (zkl_client_forked(client)) {
         return;
     }
-    pthread_mutex_lock(&client->mutex);
-    bool join = zkl_life_ended(&client->life) && !zkl_life_has_reached(&client->life, ZKL_LIFE_JOINED) &&
-                !client->life.released;
+    pthread_mutex_lock(&client->desk.mutex);
+    bool join = zkl_life_ended(&client->desk.life) && !zkl_life_has_reached(&client->desk.life, ZKL_LIFE_JOINED) &&
+                !client->desk.life.released;
     if (join) {
-        zkl_life_enter(&client->life, ZKL_LIFE_JOINED);
+        zkl_life_enter(&client->desk.life, ZKL_LIFE_JOINED);
     }
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&client->desk.mutex);
     if (join) {
-        pthread_join(client->life.thread, NULL);
-        zkl_client_end_wakes(client); /* event loops may still poll the other pipe */
+        pthread_join(client->desk.life.thread, NULL);
+        zkl_desk_end_wakes(&client->desk); /* event loops may still poll the other pipe */
         zkl_alarm_close(&client->poll_owner.alarm);
     }
 }
@@ -393,36 +405,21 @@ void zkl_client_release(zkl_client *client)
         return; /* This is a copy of the parent's memory, with its mutexes in any state: leave it alone. */
     }
     zkl_client_close(client);
-    pthread_mutex_lock(&client->mutex);
-    bool detach = !zkl_life_has_reached(&client->life, ZKL_LIFE_JOINED);
-    client->life.released = true;
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_lock(&client->desk.mutex);
+    bool detach = !zkl_life_has_reached(&client->desk.life, ZKL_LIFE_JOINED);
+    client->desk.life.released = true;
+    pthread_mutex_unlock(&client->desk.mutex);
     bool changed;
     while (zkl_client_next(client, &changed) != 0) {
         /* handles reference their client: the list of notifications would keep them, and so the client, alive */
     }
     if (detach) {
-        pthread_detach(client->life.thread);
+        pthread_detach(client->desk.life.thread);
     }
-    zkl_client_drop(client);
+    zkl_desk_drop(&client->desk);
 }
 
-/* --- notifications ------------------------------------------------------------------------------------------------- */
-
-int zkl_client_fd(const zkl_client *client)
+int zkl_client_next_log(zkl_client *client, char *text, size_t size)
 {
-    return client->notifications.pipe.ends[0];
-}
-
-uint64_t zkl_client_next(zkl_client *client, bool *changed)
-{
-    pthread_mutex_lock(&client->mutex);
-    zkl_handle *handle = zkl_notifications_take(&client->notifications, changed);
-    pthread_mutex_unlock(&client->mutex);
-    if (handle == NULL) {
-        return 0;
-    }
-    uint64_t id = handle->id;
-    zkl_handle_drop(handle);
-    return id;
+    return zkl_log_take(&client->log, text, size);
 }

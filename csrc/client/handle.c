@@ -1,31 +1,29 @@
 /* handle: references, results, and what a handle's owner reads. */
 #include "handle.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "client_object.h"
 
 /* --- references ---------------------------------------------------------------------------------------------------- */
 
-zkl_handle *zkl_handle_new(zkl_client *client, const zkl_handle_kind *kind)
+zkl_handle *zkl_handle_new(zkl_desk *desk, const zkl_handle_kind *kind)
 {
     zkl_handle *handle = zkl_alloc(sizeof *handle);
     if (handle != NULL) {
         atomic_store_explicit(&handle->references, 1, memory_order_relaxed);
-        atomic_fetch_add(&client->life.references, 1);
-        handle->client = client;
+        atomic_fetch_add(&desk->life.references, 1);
+        handle->desk = desk;
         handle->kind = kind;
     }
     return handle;
 }
 
-zkl_handle *zkl_handle_new_question(zkl_client *client, const zkl_handle_kind *kind)
+zkl_handle *zkl_handle_new_question(zkl_desk *desk, const zkl_handle_kind *kind)
 {
     zkl_question *question = zkl_alloc(sizeof *question);
-    zkl_handle *handle = question != NULL ? zkl_handle_new(client, kind) : NULL;
+    zkl_handle *handle = question != NULL ? zkl_handle_new(desk, kind) : NULL;
     if (handle == NULL) {
         zkl_free(question);
         return NULL;
@@ -39,7 +37,7 @@ void zkl_handle_drop(zkl_handle *handle)
     if (atomic_fetch_sub(&handle->references, 1) > 1) {
         return;
     }
-    zkl_client *client = handle->client;
+    zkl_desk *desk = handle->desk;
     if (handle->kind->free != NULL) {
         handle->kind->free(handle);
     }
@@ -53,7 +51,7 @@ void zkl_handle_drop(zkl_handle *handle)
     zkl_free(handle->ahead);
     zkl_free(handle->nodes);
     zkl_free(handle);
-    zkl_client_drop(client);
+    zkl_desk_drop(desk);
 }
 
 uint64_t zkl_handle_id(const zkl_handle *handle)
@@ -63,7 +61,7 @@ uint64_t zkl_handle_id(const zkl_handle *handle)
 
 zkl_client *zkl_handle_client(const zkl_handle *handle)
 {
-    return handle->client;
+    return (zkl_client *)handle->desk;
 }
 
 const char *zkl_handle_path(const zkl_handle *handle)
@@ -75,14 +73,37 @@ const char *zkl_handle_path(const zkl_handle *handle)
 
 void zkl_handle_notify(zkl_handle *handle)
 {
-    zkl_client *client = handle->client;
-    if (handle == client->notifications.quiet) {
+    zkl_desk *desk = handle->desk;
+    if (handle == desk->quiet) {
         return;
     }
-    zkl_notifications_due(&client->notifications);
-    if (!client->life.released) {
-        zkl_notifications_add(&client->notifications, handle);
+    zkl_notifications_due(&desk->notifications);
+    if (!desk->life.released && !handle->has_notification) {
+        handle->has_notification = true;
+        TAILQ_INSERT_TAIL(&desk->notified, handle, in_notifications);
+        atomic_fetch_add(&handle->references, 1);
     }
+}
+
+uint64_t zkl_client_next(zkl_client *client, bool *changed)
+{
+    zkl_desk *desk = zkl_desk_of(client);
+    pthread_mutex_lock(&desk->mutex);
+    zkl_handle *handle = TAILQ_FIRST(&desk->notified);
+    *changed = false;
+    if (handle != NULL) {
+        TAILQ_REMOVE(&desk->notified, handle, in_notifications);
+        handle->has_notification = false;
+    } else {
+        *changed = zkl_notifications_read(&desk->notifications);
+    }
+    pthread_mutex_unlock(&desk->mutex);
+    if (handle == NULL) {
+        return 0;
+    }
+    uint64_t id = handle->id;
+    zkl_handle_drop(handle);
+    return id;
 }
 
 void zkl_handle_answer(zkl_handle *handle, zkl_code code, const char *message)
@@ -103,10 +124,10 @@ void zkl_handle_refuse(zkl_handle *handle, zkl_code code, const char *message)
 
 /* --- what its owner reads ------------------------------------------------------------------------------------------ */
 
-/* client->mutex held. Without an I/O thread no result can come any more. */
+/* desk.mutex held. Without an I/O thread no result can come any more. */
 static bool is_settled(const zkl_handle *handle)
 {
-    return handle->settled || zkl_life_ended(&handle->client->life);
+    return handle->settled || zkl_life_ended(&handle->desk->life);
 }
 
 bool zkl_handle_waits(const zkl_handle *handle)
@@ -124,9 +145,9 @@ bool zkl_handle_decided(const zkl_handle *handle)
 
 bool zkl_handle_finished(zkl_handle *handle)
 {
-    pthread_mutex_lock(&handle->client->mutex);
+    pthread_mutex_lock(&handle->desk->mutex);
     bool finished = is_settled(handle) || handle->code != ZKL_OK;
-    pthread_mutex_unlock(&handle->client->mutex);
+    pthread_mutex_unlock(&handle->desk->mutex);
     return finished;
 }
 
@@ -135,10 +156,10 @@ bool zkl_handle_settled(zkl_handle *handle)
     if (atomic_load_explicit(&handle->settled, memory_order_acquire)) {
         return true;
     }
-    zkl_client *client = handle->client;
-    pthread_mutex_lock(&client->mutex);
+    zkl_desk *desk = handle->desk;
+    pthread_mutex_lock(&desk->mutex);
     bool settled = is_settled(handle);
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&desk->mutex);
     return settled;
 }
 
@@ -148,7 +169,7 @@ bool zkl_handle_released(zkl_handle *handle)
     return zkl_handle_settled(handle) && handle->code != ZKL_LOST;
 }
 
-/* client->mutex held. Says what a waiting acquisition waits for. */
+/* desk.mutex held. Says what a waiting acquisition waits for. */
 static void describe_wait(const zkl_handle *handle, char *message)
 {
     const zkl_lock *lock = zkl_lock_spec_settings(handle->spec);
@@ -173,8 +194,8 @@ static void copy_node(char *copy, const char *name)
 
 void zkl_handle_look(zkl_handle *handle, zkl_handle_view *view)
 {
-    zkl_client *client = handle->client;
-    pthread_mutex_lock(&client->mutex);
+    zkl_desk *desk = handle->desk;
+    pthread_mutex_lock(&desk->mutex);
     view->phase = (zkl_acquisition_phase)atomic_load_explicit(&handle->phase, memory_order_relaxed);
     view->settled = is_settled(handle);
     bool unanswered = handle->question != NULL && view->settled && !handle->settled;
@@ -190,7 +211,7 @@ void zkl_handle_look(zkl_handle *handle, zkl_handle_view *view)
     } else if (handle->spec != NULL && view->phase == ZKL_ACQUISITION_WAITING) {
         describe_wait(handle, view->message);
     }
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&desk->mutex);
     if (view->phase == ZKL_ACQUISITION_GRANTED && atomic_load(&handle->lapsed)) {
         /* Found here before the I/O thread has found it. */
         bool held_long = atomic_load_explicit(&handle->hold_until, memory_order_relaxed) <= zkl_clock();

@@ -4,9 +4,8 @@
  *   handle.c              references, results, and what a handle's owner reads
  *   handles.c             the engine's side: all handles of a client
  *   handle_request.c      the owner's side: requests to the engine's side
- *   handle_acquisition.c  one file for each kind
- *   handle_question.c
- *   handle_operation.c
+ *   handle_acquisition.c  acquisitions
+ *   handle_operation.c    operations, flushes and timers
  *
  * The owner's side creates a handle and puts it on the client's list. The engine's side takes it from the list, passes the request to
  * the engine, and publishes the result. A handle is referenced by its owner, and by the engine's side until its result is final. It
@@ -15,12 +14,7 @@
 #ifndef ZKLOCK_CLIENT_HANDLE_H
 #define ZKLOCK_CLIENT_HANDLE_H
 
-#include <stdatomic.h>
-#include <sys/queue.h>
-
-#include "client.h"
-
-TAILQ_HEAD(zkl_handle_list, zkl_handle);
+#include "desk.h"
 
 /* Requests to the engine's side of a handle: a set. The engine's side carries them out in this order. */
 enum {
@@ -61,13 +55,13 @@ typedef struct {
     zkl_operation *operation;     /* engine_mutex */
     zkl_operation_result *result; /* constant once settled, until its owner drops it */
     int32_t failed_part;
-    zkl_node_event event; /* client->mutex: the event that its watch has seen */
-    zkl_code watch_code;  /* client->mutex: why its watch will see no event any more */
+    zkl_node_event event; /* desk.mutex: the event that its watch has seen */
+    zkl_code watch_code;  /* desk.mutex: why its watch will see no event any more */
 } zkl_question;
 
 struct zkl_handle {
     /* Constant */
-    zkl_client *client;
+    zkl_desk *desk;
     uint64_t id; /* set when it is submitted */
     const zkl_handle_kind *kind;
     zkl_question *question; /* NULL: an acquisition */
@@ -80,10 +74,10 @@ struct zkl_handle {
 
     /* Any thread */
     _Atomic bool lapsed;  /* its grant has been found over; the owner cannot extend it */
-    _Atomic bool settled; /* written under client->mutex */
+    _Atomic bool settled; /* written under desk.mutex */
     _Atomic int32_t references;
-    _Atomic int32_t phase; /* a zkl_acquisition_phase; written under client->mutex */
-    /* Both are written before the phase becomes GRANTED. Then the owner may change hold_until, under client->mutex. */
+    _Atomic int32_t phase; /* a zkl_acquisition_phase; written under desk.mutex */
+    /* Both are written before the phase becomes GRANTED. Then the owner may change hold_until, under desk.mutex. */
     _Atomic int64_t hold_until;
     int64_t waited; /* see zkl_acquisition_waited */
 
@@ -96,7 +90,7 @@ struct zkl_handle {
     zkl_acquisition *acquisition;    /* NULL before it has begun; not to be used from GONE on */
     _Atomic zkl_handle_life life;
 
-    /* client->mutex */
+    /* desk.mutex */
     int32_t revocations;
     TAILQ_ENTRY(zkl_handle) in_todo;
     int64_t wanted_deadline; /* of TODO_LIMIT */
@@ -117,17 +111,17 @@ struct zkl_handle {
 };
 
 /* Returns a new handle with one reference, NULL if there is no memory. */
-zkl_handle *zkl_handle_new(zkl_client *client, const zkl_handle_kind *kind);
+zkl_handle *zkl_handle_new(zkl_desk *desk, const zkl_handle_kind *kind);
 /* The same for anything but an acquisition. */
-zkl_handle *zkl_handle_new_question(zkl_client *client, const zkl_handle_kind *kind);
-/* Drops one reference. Frees the handle with the last one. Any thread, client->mutex not held. */
+zkl_handle *zkl_handle_new_question(zkl_desk *desk, const zkl_handle_kind *kind);
+/* Drops one reference. Frees the handle with the last one. Any thread, desk.mutex not held. */
 void zkl_handle_drop(zkl_handle *handle);
 
-/* client->mutex held. Puts the handle on the list of notifications, once. */
+/* desk.mutex held. Puts the handle on the list of notifications, once. */
 void zkl_handle_notify(zkl_handle *handle);
-/* client->mutex held. Settles anything but a granted acquisition. `message` may be "". */
+/* desk.mutex held. Settles anything but a granted acquisition. `message` may be "". */
 void zkl_handle_answer(zkl_handle *handle, zkl_code code, const char *message);
-/* client->mutex held. The same for a request that was never passed to the engine. */
+/* desk.mutex held. The same for a request that was never passed to the engine. */
 void zkl_handle_refuse(zkl_handle *handle, zkl_code code, const char *message);
 /* engine_mutex held, the engine knows all requests of the handle's owner. Whether the latest request has its result. */
 bool zkl_handle_decided(const zkl_handle *handle);

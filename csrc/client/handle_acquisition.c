@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "client_object.h"
 #include "handle_request.h"
+#include "handles.h"
 
 /* --- the engine's side --------------------------------------------------------------------------------------------- */
 
@@ -20,7 +21,7 @@ static void keep_name(char **kept, const zkl_handle *handle, const char *node)
     *kept = name != NULL ? zkl_copy(name, strlen(name)) : NULL;
 }
 
-/* client->mutex held. */
+/* client->desk.mutex held. */
 static void publish_acquisition(zkl_handle *handle, const zkl_acquisition *acquisition, zkl_acquisition_phase phase)
 {
     const char *message = zkl_acquisition_message(acquisition);
@@ -56,7 +57,7 @@ void zkl_handle_acquisition_changed(void *context, zkl_acquisition *acquisition)
     zkl_handle *handle = zkl_acquisition_user(acquisition);
     zkl_acquisition_phase phase = zkl_acquisition_get_phase(acquisition);
     bool settled = zkl_acquisition_settled(acquisition);
-    pthread_mutex_lock(&client->mutex);
+    pthread_mutex_lock(&client->desk.mutex);
     /*
      * Waiting, and the node that it waits for, can be read, but cause no notification. The same holds for the start of a release,
      * which the owner began.
@@ -72,7 +73,7 @@ void zkl_handle_acquisition_changed(void *context, zkl_acquisition *acquisition)
     if (notify) {
         zkl_handle_notify(handle);
     }
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&client->desk.mutex);
     if (settled && zkl_handle_has_reached(handle, ZKL_HANDLE_ENDED)) {
         zkl_handles_die(handle); /* it is not reaped here: the engine is using the acquisition */
     }
@@ -82,18 +83,18 @@ int64_t zkl_handle_hold_over(void *context, const zkl_acquisition *acquisition, 
 {
     zkl_client *client = context;
     zkl_handle *handle = zkl_acquisition_user(acquisition);
-    pthread_mutex_lock(&client->mutex);
+    pthread_mutex_lock(&client->desk.mutex);
     int64_t until = atomic_load_explicit(&handle->hold_until, memory_order_relaxed);
     if (until <= now) {
         atomic_store(&handle->lapsed, true); /* the owner cannot extend it any more */
     }
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&client->desk.mutex);
     return until;
 }
 
 static void start(zkl_handle *handle, int64_t now)
 {
-    zkl_client *client = handle->client;
+    zkl_client *client = zkl_client_of(handle->desk);
     const zkl_acquisition_request request = {
         .spec = handle->spec,
         .writer = handle->writer != NULL ? handle->writer->acquisition : NULL,
@@ -103,12 +104,12 @@ static void start(zkl_handle *handle, int64_t now)
     };
     handle->acquisition = zkl_engine_acquire(client->engine, &request, handle, now);
     if (handle->acquisition == NULL) {
-        pthread_mutex_lock(&client->mutex);
+        pthread_mutex_lock(&client->desk.mutex);
         zkl_handle_refuse(handle, ZKL_FAILED, "not enough memory to queue for a lock");
-        pthread_mutex_unlock(&client->mutex);
+        pthread_mutex_unlock(&client->desk.mutex);
         zkl_handles_let_go(handle);
     } else {
-        atomic_fetch_add(&client->handles.open, 1);
+        atomic_fetch_add(&client->desk.open, 1);
     }
     if (handle->writer != NULL) {
         zkl_handle_drop(handle->writer);
@@ -120,7 +121,7 @@ static void end(zkl_handle *handle, int64_t now)
 {
     if (!zkl_handle_has_reached(handle, ZKL_HANDLE_ENDED)) {
         atomic_store(&handle->life, ZKL_HANDLE_ENDED);
-        atomic_fetch_sub(&handle->client->handles.open, 1);
+        atomic_fetch_sub(&handle->desk->open, 1);
     }
     zkl_acquisition_end(handle->acquisition, ZKL_CANCELLED, now);
     if (zkl_acquisition_settled(handle->acquisition)) {
@@ -153,11 +154,11 @@ static void expire(zkl_handle *handle, int64_t now)
     zkl_handle_view view;
     zkl_handle_look(handle, &view);
     const char *message = view.message[0] != '\0' ? view.message : "it was not decided in time";
-    pthread_mutex_lock(&handle->client->mutex);
+    pthread_mutex_lock(&handle->desk->mutex);
     if (handle->message == NULL) {
         handle->message = zkl_copy(message, strlen(message));
     }
-    pthread_mutex_unlock(&handle->client->mutex);
+    pthread_mutex_unlock(&handle->desk->mutex);
     zkl_acquisition_end(handle->acquisition, ZKL_TIMEOUT, now);
 }
 
@@ -168,7 +169,7 @@ static const zkl_handle_kind kind = {.run = run, .expire = expire, .closed_code 
 zkl_handle *zkl_client_acquire(zkl_client *client, const zkl_acquisition_request *request, zkl_handle *writer,
                                int64_t block_for)
 {
-    zkl_handle *handle = zkl_handle_new(client, &kind);
+    zkl_handle *handle = zkl_handle_new(&client->desk, &kind);
     if (handle == NULL) {
         return NULL;
     }
@@ -185,9 +186,9 @@ zkl_handle *zkl_client_acquire(zkl_client *client, const zkl_acquisition_request
 
 bool zkl_handle_nodes(zkl_handle *handle, const char **nodes)
 {
-    pthread_mutex_lock(&handle->client->mutex);
+    pthread_mutex_lock(&handle->desk->mutex);
     *nodes = handle->nodes;
-    pthread_mutex_unlock(&handle->client->mutex);
+    pthread_mutex_unlock(&handle->desk->mutex);
     return *nodes != NULL || handle->count <= 1;
 }
 
@@ -198,7 +199,7 @@ static bool is_granted(const zkl_handle *handle)
 
 int64_t zkl_handle_remaining(zkl_handle *handle)
 {
-    zkl_client *client = handle->client;
+    zkl_client *client = zkl_client_of(handle->desk);
     if (!is_granted(handle)) {
         return 0;
     }
@@ -231,12 +232,12 @@ bool zkl_handle_held(zkl_handle *handle)
 
 bool zkl_handle_extend(zkl_handle *handle, int64_t nanoseconds)
 {
-    zkl_client *client = handle->client;
+    zkl_client *client = zkl_client_of(handle->desk);
     if (!zkl_handle_held(handle)) {
         return false;
     }
     /* Under the mutex it is either before the engine's question whether the hold is over, or after it. */
-    pthread_mutex_lock(&client->mutex);
+    pthread_mutex_lock(&client->desk.mutex);
     int64_t now = zkl_clock();
     int64_t before = atomic_load_explicit(&handle->hold_until, memory_order_relaxed);
     int64_t until = nanoseconds < ZKL_NEVER / 2 ? now + nanoseconds : ZKL_NEVER;
@@ -244,7 +245,7 @@ bool zkl_handle_extend(zkl_handle *handle, int64_t nanoseconds)
     if (held) {
         atomic_store_explicit(&handle->hold_until, until, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&client->desk.mutex);
     /* A later end need not be told: the engine asks when the first one has come. */
     if (held && until < before) {
         zkl_handle_ask(handle, TODO_HOLD, false, 0);

@@ -7,7 +7,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "client_object.h"
+#include "handles.h"
+#include "published.h"
 #include "xid.h"
 
 /* The most packets that are read one after the other. As long as that takes, no caller can use the engine. */
@@ -71,11 +72,13 @@ struct pollfd zkl_client_link_poll(const zkl_client *client)
 /* Does what ends each turn, and each call that may have sent something. */
 static void finish(zkl_client *client, bool silently)
 {
-    zkl_handles_reap(&client->handles);
-    if (zkl_handles_flushing(&client->handles)) {
+    zkl_handles_reap(&client->desk);
+    if (zkl_handles_flushing(&client->desk)) {
         /* A flush's answer says that nothing is left, so the figures must show that before it. */
         zkl_client_publish(client, true);
-        zkl_handles_finish_flushes(client);
+        if (zkl_engine_drained(client->engine)) {
+            zkl_handles_finish_flushes(&client->desk);
+        }
     }
     zkl_client_publish(client, silently);
 }
@@ -122,7 +125,7 @@ void zkl_client_push(zkl_client *client)
         uncork(client);
         pthread_mutex_unlock(&client->engine_mutex);
     } else {
-        zkl_client_wake(client); /* the I/O thread's next turn ends corking */
+        zkl_desk_wake(&client->desk); /* the I/O thread's next turn ends corking */
     }
 }
 
@@ -185,8 +188,8 @@ void zkl_client_read(zkl_client *client, short revents)
 
 bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
-    zkl_handles_run(client);
-    zkl_handles_expire(client);
+    zkl_handles_run(&client->desk);
+    zkl_handles_expire(&client->desk);
     uncork(client); /* at once: what follows takes no longer than the server needs */
     if (!zkl_engine_may_call(client->engine)) {
         zkl_client_publish(client, by_caller); /* closing a session, in the next call, may take long */
@@ -199,7 +202,7 @@ bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller)
         zkl_tls_link_flush_rest(client->tls_link);
     }
     zkl_client_end_turn(client, by_caller);
-    int64_t expire_at = zkl_handles_expire_at(&client->handles);
+    int64_t expire_at = zkl_handles_expire_at(&client->desk);
     wanted->wake_at = expire_at < wanted->wake_at ? expire_at : wanted->wake_at;
     return true;
 }

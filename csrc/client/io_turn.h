@@ -3,21 +3,8 @@
 #define ZKLOCK_CLIENT_IO_TURN_H
 
 #include <poll.h>
-#include <stdatomic.h>
 
-#include "client.h"
-
-/* The C client's socket. Protected by engine_mutex, but for the atomics, which any thread may use. */
-typedef struct {
-    int fd;            /* The latest zkl_engine_prepare has returned it. Otherwise -1. */
-    bool connecting;   /* The latest turn has asked the connector for a server. */
-    bool may_block;    /* This is the I/O thread's turn. Connections are begun only then: with TLS, files are read. */
-    bool corked;       /* Bytes for it may be held back until the turn is over. */
-    int32_t singles;   /* So many reads do not look for further packets. */
-    int32_t held_back; /* So many requests were made since the latest zkl_client_push while `held`. */
-    _Atomic int32_t unheld; /* So many calls of zkl_client_hold hold nothing back. */
-    _Atomic bool held;      /* Requests of callers that do not block are held back until zkl_client_push. */
-} zkl_server_socket;
+#include "client_object.h"
 
 /*
  * engine_mutex held. Does everything that is due, and returns in `wanted` what to wait for next. `by_caller`: called by another

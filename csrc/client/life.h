@@ -24,21 +24,21 @@ typedef struct {
     _Atomic int32_t references; /* any thread: the owner's, the I/O thread's, and one of each handle */
     uint32_t forks;             /* constant: zkl_registry_forks at the time of opening */
     /*
-     * Written under client->mutex. CLOSING and ENDED are entered under engine_mutex too: a thread that holds only engine_mutex
+     * Written under desk.mutex. CLOSING and ENDED are entered under engine_mutex too: a thread that holds only engine_mutex
      * knows whether the client has reached CLOSING or ENDED, but not whether its closing was asked for.
      */
     _Atomic zkl_client_life state;
-    bool released; /* client->mutex: the owner has dropped its reference. No caller asks for notifications any more. */
+    bool released;    /* desk.mutex: the owner has dropped its reference. No caller asks for notifications any more. */
     int64_t close_by; /* I/O thread: when it ends even if the session is not closed yet; set when it enters CLOSING */
     pthread_t thread; /* constant once the client is open: the I/O thread */
-    pthread_cond_t gone; /* with client->mutex: signalled when the client enters ENDED, or shortly after that */
+    pthread_cond_t gone; /* with desk.mutex: signalled when the client enters ENDED, or shortly after that */
 } zkl_life;
 
 /* A client that is OPEN and has one reference. */
 void zkl_life_begin(zkl_life *life);
 /* Frees what the system keeps for it. */
 void zkl_life_free(zkl_life *life);
-/* client->mutex held. Enters the state that follows the present one. */
+/* desk.mutex held. Enters the state that follows the present one. */
 void zkl_life_enter(zkl_life *life, zkl_client_life next);
 
 /* Any thread. Without the mutexes that the field `state` names, the state may have been reached meanwhile. */

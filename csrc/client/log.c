@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "client_object.h"
 #include "xid.h"
 
 /* Log lines kept until they are fetched; the oldest are dropped. */
@@ -14,8 +13,9 @@
 /* A line of the C client's log is not repeated sooner. */
 #define SAY_AGAIN_AFTER (10 * ZKL_SECOND)
 
-bool zkl_log_open(zkl_log *log, bool wanted)
+bool zkl_log_open(zkl_log *log, zkl_desk *desk, bool wanted)
 {
+    log->desk = desk;
     log->lines = wanted ? zkl_alloc((size_t)LOG_LINES * sizeof *log->lines) : NULL;
     return !wanted || log->lines != NULL;
 }
@@ -25,14 +25,13 @@ void zkl_log_close(zkl_log *log)
     zkl_free(log->lines);
 }
 
-void zkl_client_log(void *context, int level, const char *text)
+void zkl_log_add(void *context, int level, const char *text)
 {
-    zkl_client *client = context;
-    zkl_log *log = &client->log;
+    zkl_log *log = context;
     if (log->lines == NULL) {
         return;
     }
-    pthread_mutex_lock(&client->mutex);
+    pthread_mutex_lock(&log->desk->mutex);
     if (log->count == LOG_LINES) {
         log->first = (log->first + 1) % LOG_LINES;
         log->count--;
@@ -40,15 +39,14 @@ void zkl_client_log(void *context, int level, const char *text)
     zkl_log_line *line = &log->lines[(log->first + log->count++) % LOG_LINES];
     line->level = level;
     snprintf(line->text, sizeof line->text, "%s", text);
-    zkl_notifications_changed(&client->notifications);
-    pthread_mutex_unlock(&client->mutex);
+    zkl_notifications_changed(&log->desk->notifications);
+    pthread_mutex_unlock(&log->desk->mutex);
 }
 
-int zkl_client_next_log(zkl_client *client, char *text, size_t size)
+int zkl_log_take(zkl_log *log, char *text, size_t size)
 {
-    zkl_log *log = &client->log;
     int level = 0;
-    pthread_mutex_lock(&client->mutex);
+    pthread_mutex_lock(&log->desk->mutex);
     if (log->count > 0) {
         const zkl_log_line *line = &log->lines[log->first];
         level = line->level;
@@ -56,17 +54,17 @@ int zkl_client_next_log(zkl_client *client, char *text, size_t size)
         log->first = (log->first + 1) % LOG_LINES;
         log->count--;
     }
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_unlock(&log->desk->mutex);
     return level;
 }
 
-/* The C client's log callback has no context, so each thread that runs an engine remembers its client here. */
-static _Thread_local zkl_client *thread_client __attribute__((tls_model("initial-exec")));
+/* The C client's log callback has no context, so each thread that runs an engine remembers its client's log here. */
+static _Thread_local zkl_log *thread_log __attribute__((tls_model("initial-exec")));
 
-zkl_client *zkl_client_speaks(zkl_client *client)
+zkl_log *zkl_log_speaks(zkl_log *log)
 {
-    zkl_client *before = thread_client;
-    thread_client = client;
+    zkl_log *before = thread_log;
+    thread_log = log;
     return before;
 }
 
@@ -104,8 +102,9 @@ void zkl_zookeeper_log(const char *line)
         zkl_xid_read(line); /* the level is raised for a moment, to get this one line */
         return;
     }
-    if (thread_client != NULL && thread_client->log.lines != NULL &&
-        !zkl_connector_hides(thread_client->connector, line) && !said_before(&thread_client->log, line)) {
-        zkl_client_log(thread_client, level, line);
+    zkl_log *log = thread_log;
+    if (log != NULL && log->lines != NULL && !(log->connector != NULL && zkl_connector_hides(log->connector, line)) &&
+        !said_before(log, line)) {
+        zkl_log_add(log, level, line);
     }
 }

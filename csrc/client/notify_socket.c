@@ -21,8 +21,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client_object.h"
-
 static const char NAME[] = "/notify";
 
 void zkl_notify_socket_init(zkl_notify_socket *notify)
@@ -61,7 +59,7 @@ static const char *temporary(void)
     return parent != NULL && parent[0] == '/' && strlen(parent) <= 64 ? parent : "/tmp";
 }
 
-/* client->mutex held. Listens at an address; sets errno on failure. */
+/* desk.mutex held. Listens at an address; sets errno on failure. */
 static bool start_listening(zkl_notify_socket *notify, const struct sockaddr_un *address)
 {
     notify->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -69,7 +67,7 @@ static bool start_listening(zkl_notify_socket *notify, const struct sockaddr_un 
            listen(notify->listener, 1) == 0;
 }
 
-/* client->mutex held. Listens in a new directory; sets errno on failure. */
+/* desk.mutex held. Listens in a new directory; sets errno on failure. */
 static bool listen_in_directory(zkl_notify_socket *notify, struct sockaddr_un *address)
 {
     char directory[sizeof notify->directory];
@@ -82,14 +80,11 @@ static bool listen_in_directory(zkl_notify_socket *notify, struct sockaddr_un *a
     return start_listening(notify, address);
 }
 
-bool zkl_client_listen(zkl_client *client, char *path, size_t size)
+bool zkl_notify_socket_listen(zkl_notify_socket *notify, bool over, char *path, size_t size)
 {
-    zkl_notify_socket *notify = &client->notifications.socket;
     const struct sockaddr_un abstract = {.sun_family = AF_UNIX};
     struct sockaddr_un address = abstract;
-    pthread_mutex_lock(&client->mutex);
     zkl_notify_socket_forget(notify);
-    bool over = zkl_life_ended(&client->life);
     bool listening = !over && listen_in_directory(notify, &address);
     int error = over ? ESHUTDOWN : errno;
     if (!listening) {
@@ -103,7 +98,6 @@ bool zkl_client_listen(zkl_client *client, char *path, size_t size)
     } else {
         snprintf(path, size, "%s", address.sun_path);
     }
-    pthread_mutex_unlock(&client->mutex);
     return listening;
 }
 
@@ -122,10 +116,8 @@ static int accept_own(int listener)
     return fd;
 }
 
-bool zkl_client_accept(zkl_client *client)
+bool zkl_notify_socket_accept(zkl_notify_socket *notify)
 {
-    zkl_notify_socket *notify = &client->notifications.socket;
-    pthread_mutex_lock(&client->mutex);
     int fd = notify->listener >= 0 ? accept_own(notify->listener) : -1;
     zkl_notify_socket_forget(notify);
     int old = atomic_load(&notify->fd);
@@ -137,7 +129,6 @@ bool zkl_client_accept(zkl_client *client)
     } else if (fd >= 0) {
         atomic_store(&notify->fd, fd);
     }
-    pthread_mutex_unlock(&client->mutex);
     return fd >= 0;
 }
 
@@ -150,9 +141,4 @@ bool zkl_notify_socket_ring(const zkl_notify_socket *notify)
     while (send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }
     return true;
-}
-
-bool zkl_client_ring(zkl_client *client)
-{
-    return zkl_notify_socket_ring(&client->notifications.socket);
 }

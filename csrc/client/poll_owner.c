@@ -27,7 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client_object.h"
+#include "handles.h"
+#include "io_turn.h"
 
 /* How long the socket may have no poll owner. */
 #define RETURNS_WITHIN (2 * ZKL_SECOND / 1000)
@@ -72,7 +73,7 @@ void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
     bool owner = client->poll_owner.polled_by == ZKL_POLLED_BY_THREAD;
     const struct pollfd nothing = {.fd = -1};
     struct pollfd fds[4] = {
-        {.fd = client->wake.pipe.ends[0], .events = POLLIN},
+        {.fd = client->desk.wake_pipe.ends[0], .events = POLLIN},
         {.fd = owner ? wanted->fd : -1, .events = wanted->events},
         {.fd = client->poll_owner.alarm.fd, .events = POLLIN},
         owner ? zkl_client_link_poll(client) : nothing,
@@ -84,7 +85,7 @@ void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
     }
     pthread_mutex_lock(&client->engine_mutex);
     if (fds[0].revents != 0) {
-        zkl_client_awake(client);
+        zkl_desk_awake(&client->desk);
     }
     if (fds[2].revents != 0) {
         zkl_alarm_read(&client->poll_owner.alarm);
@@ -95,16 +96,16 @@ void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
 /* engine_mutex held. Whether a caller may do the I/O thread's work: none of it will block. */
 static bool may_poll_inline(const zkl_client *client)
 {
-    return client->engine != NULL && !zkl_life_has_reached(&client->life, ZKL_LIFE_CLOSING) &&
+    return client->engine != NULL && !zkl_life_has_reached(&client->desk.life, ZKL_LIFE_CLOSING) &&
            zkl_engine_may_call(client->engine);
 }
 
 static bool is_connected(zkl_client *client)
 {
-    pthread_mutex_lock(&client->mutex);
-    bool connected =
-        client->published.state == ZKL_STATE_CONNECTED && !zkl_life_has_reached(&client->life, ZKL_LIFE_CLOSE_WANTED);
-    pthread_mutex_unlock(&client->mutex);
+    pthread_mutex_lock(&client->desk.mutex);
+    bool connected = client->published.state == ZKL_STATE_CONNECTED &&
+                     !zkl_life_has_reached(&client->desk.life, ZKL_LIFE_CLOSE_WANTED);
+    pthread_mutex_unlock(&client->desk.mutex);
     return connected;
 }
 
@@ -163,7 +164,7 @@ static void take_polling(zkl_client *client)
     bool with_thread = client->poll_owner.polled_by == ZKL_POLLED_BY_THREAD;
     client->poll_owner.polled_by = ZKL_POLLED_BY_CALLER;
     if (with_thread) {
-        zkl_client_wake(client); /* the I/O thread sleeps on the socket */
+        zkl_desk_wake(&client->desk); /* the I/O thread sleeps on the socket */
     }
 }
 
@@ -179,7 +180,7 @@ static void leave_polling(zkl_client *client)
                 !(in_time || zkl_alarm_set(&client->poll_owner.alarm, RETURNS_WITHIN));
     pthread_mutex_unlock(&client->engine_mutex);
     if (wake) {
-        zkl_client_wake(client);
+        zkl_desk_wake(&client->desk);
     }
 }
 
@@ -194,14 +195,14 @@ static bool wants_turn(const zkl_client *client)
 {
     int64_t sleeping_until = client->poll_owner.sleeping_until;
     return zkl_engine_wants_turn(client->engine, sleeping_until) ||
-           zkl_handles_expire_at(&client->handles) < sleeping_until;
+           zkl_handles_expire_at(&client->desk) < sleeping_until;
 }
 
 /* engine_mutex held; unlocked while it sleeps. Returns false if the caller's wait is over, for whatever reason. */
 static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int64_t until)
 {
     zkl_poll wanted;
-    client->notifications.quiet = subject;
+    client->desk.quiet = subject;
     bool ready_to_wait = zkl_client_turn(client, &wanted, true);
     if (!ready_to_wait || is_over(client, subject) || !may_poll_inline(client)) {
         return false;
@@ -210,9 +211,8 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
     if (now >= until) {
         return false;
     }
-    client->notifications.quiet =
-        NULL; /* the I/O thread may finish the work meanwhile, and must then wake the caller */
-    struct pollfd fds[3] = {{.fd = client->notifications.pipe.ends[0], .events = POLLIN},
+    client->desk.quiet = NULL; /* the I/O thread may finish the work meanwhile, and must then wake the caller */
+    struct pollfd fds[3] = {{.fd = client->desk.notifications.pipe.ends[0], .events = POLLIN},
                             {.fd = wanted.fd, .events = wanted.events},
                             zkl_client_link_poll(client)};
     int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until), now);
@@ -222,7 +222,7 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
     if (client->engine == NULL) {
         return false;
     }
-    client->notifications.quiet = subject;
+    client->desk.quiet = subject;
     if (ready < 0) {
         fds[1].revents = fds[2].revents = 0;
     }
@@ -244,7 +244,7 @@ static void poll_inline(zkl_client *client, const zkl_handle *subject, int64_t u
     take_polling(client);
     while (poll_inline_once(client, subject, until)) {
     }
-    client->notifications.quiet = NULL;
+    client->desk.quiet = NULL;
     leave_polling(client);
 }
 
@@ -254,39 +254,39 @@ static void poll_inline(zkl_client *client, const zkl_handle *subject, int64_t u
  */
 static void leave_engine(zkl_client *client)
 {
-    client->notifications.quiet = NULL;
+    client->desk.quiet = NULL;
     zkl_client_end_call(client);
-    bool due = zkl_handles_flushing(&client->handles) || wants_turn(client);
+    bool due = zkl_handles_flushing(&client->desk) || wants_turn(client);
     pthread_mutex_unlock(&client->engine_mutex);
     if (due) {
-        zkl_client_wake(client);
+        zkl_desk_wake(&client->desk);
     }
 }
 
 void zkl_client_serve(zkl_client *client, const zkl_handle *subject, int64_t block_for)
 {
     if (!enter_engine(client, block_for > 0)) {
-        zkl_client_wake(client);
+        zkl_desk_wake(&client->desk);
         return;
     }
-    zkl_client *before = zkl_client_speaks(client);
-    client->notifications.quiet = subject;
-    zkl_handles_run(client);
+    zkl_log *before = zkl_log_speaks(&client->log);
+    client->desk.quiet = subject;
+    zkl_handles_run(&client->desk);
     if (block_for > 0 && !zkl_handle_decided(subject)) {
         poll_inline(client, subject, zkl_clock() + block_for);
     } else {
         leave_engine(client);
     }
-    zkl_client_speaks(before);
+    zkl_log_speaks(before);
 }
 
 void zkl_client_catch_up(zkl_client *client)
 {
     if (enter_engine(client, true)) {
-        zkl_client *before = zkl_client_speaks(client);
-        zkl_handles_run(client);
+        zkl_log *before = zkl_log_speaks(&client->log);
+        zkl_handles_run(&client->desk);
         leave_engine(client);
-        zkl_client_speaks(before);
+        zkl_log_speaks(before);
     }
 }
 
@@ -294,11 +294,11 @@ void zkl_client_wait(zkl_client *client, int64_t nanoseconds)
 {
     int64_t until = zkl_clock() + nanoseconds;
     if (enter_engine(client, true)) {
-        zkl_client *before = zkl_client_speaks(client);
+        zkl_log *before = zkl_log_speaks(&client->log);
         poll_inline(client, NULL, until);
-        zkl_client_speaks(before);
+        zkl_log_speaks(before);
     } else {
-        struct pollfd notify_fd = {.fd = client->notifications.pipe.ends[0], .events = POLLIN};
+        struct pollfd notify_fd = {.fd = client->desk.notifications.pipe.ends[0], .events = POLLIN};
         poll(&notify_fd, 1, zkl_poll_timeout(until, zkl_clock()));
     }
 }

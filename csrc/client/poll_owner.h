@@ -2,23 +2,7 @@
 #ifndef ZKLOCK_CLIENT_POLL_OWNER_H
 #define ZKLOCK_CLIENT_POLL_OWNER_H
 
-#include "client.h"
-#include "os/os.h"
-
-/* The thread that polls the C client's socket. poll_owner.c has the transitions. */
-typedef enum {
-    ZKL_POLLED_BY_THREAD, /* the I/O thread */
-    ZKL_POLLED_BY_CALLER, /* a caller that blocks */
-    ZKL_POLLED_BY_NOBODY  /* a caller did a moment ago, and probably will again soon; if not, the I/O thread */
-} zkl_polled_by;
-
-/* All fields: engine_mutex. At first the I/O thread owns the socket. */
-typedef struct {
-    zkl_polled_by polled_by;
-    int64_t left_at;        /* when a caller left the socket without a poll owner */
-    int64_t sleeping_until; /* wake-up time of the I/O thread's poll */
-    zkl_alarm alarm;        /* wakes the I/O thread if a caller left poll ownership and did not return */
-} zkl_poll_owner;
+#include "client_object.h"
 
 /* I/O thread, engine_mutex held. Sleeps without the mutex until there is something to do, and does it. */
 void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted);

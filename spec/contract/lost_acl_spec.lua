@@ -152,8 +152,9 @@ describe("a lock on a server that is killed after a snapshot in which lists are 
         end }
     } do
         it("is gone with its server if " .. case.title .. ", until the snapshot is moved away", function()
-            if server:has "keeps_acls" then
-                return pending("this server has the correction")
+            -- A server looks up the ACL of a node that it deletes since the events of its deletion depend on it (CVE-2024-23944).
+            if server:has "keeps_acls" or not server:has "events_need_read" then
+                return pending("this server starts again")
             end
             assert(admin:create("/locks", "", { acl = case.directory }))
             for _ = 1, 2 do

@@ -7,11 +7,11 @@ local WORDS = {
         title = "The layers and their threads",
         desc = "The layers from top to bottom: the Lua program, lua/zklock, csrc/lua, csrc/client, csrc/engine, csrc/lock and "
             .. "csrc/ops side by side, csrc/zk, the ZooKeeper C client, the servers. Calls go down, callbacks and notifications go "
-            .. "up. The program's thread runs the layers down to csrc/lua. csrc/client is for any thread, under client->mutex. The "
+            .. "up. The program's thread runs the layers down to csrc/lua. csrc/client is for any thread, under desk.mutex. The "
             .. "layers from csrc/engine down are run by the thread that holds engine_mutex: the I/O thread, or a caller. All "
             .. "layers of csrc/ use csrc/base.",
         call = "a call", back = "a callback or a notification",
-        bands = { "The program's thread", "Any thread, under client->mutex", "The thread that holds engine_mutex" },
+        bands = { "The program's thread", "Any thread, under desk.mutex", "The thread that holds engine_mutex" },
         program = "Lua program", program_note = "its coroutines and its event loop",
         lua = "the public API; waiting loop and pump; adapters",
         binding = "the binding: checks types; handles as userdata",
@@ -39,10 +39,10 @@ local WORDS = {
         title = "分层与线程",
         desc = "自上而下：Lua 程序、lua/zklock、csrc/lua、csrc/client、csrc/engine、并列的 csrc/lock 和 csrc/ops、csrc/zk、"
             .. "ZooKeeper C 客户端、服务器。调用向下，回调和通知向上。程序的线程运行到 csrc/lua。csrc/client 可在任意线程，"
-            .. "由 client->mutex 保护。csrc/engine 以下由持有 engine_mutex 的线程运行：I/O 线程，或某个调用者。"
+            .. "由 desk.mutex 保护。csrc/engine 以下由持有 engine_mutex 的线程运行：I/O 线程，或某个调用者。"
             .. "csrc/ 的各层都使用 csrc/base。",
         call = "调用", back = "回调或通知",
-        bands = { "程序的线程", "任意线程，由 client->mutex 保护", "持有 engine_mutex 的线程" },
+        bands = { "程序的线程", "任意线程，由 desk.mutex 保护", "持有 engine_mutex 的线程" },
         program = "Lua 程序", program_note = "它的协程与事件循环",
         lua = "公共 API；等待循环与 pump；适配器",
         binding = "绑定层：检查类型；userdata 即句柄",

@@ -52,7 +52,7 @@ typedef struct {
     sleep_state asleep;
     bool done;
     bool detached;
-    zkl_client *speaks; /* the client whose log lines are written on this thread */
+    zkl_log *speaks; /* the client whose log lines are written on this thread */
     int64_t paused_until;
 } fiber;
 
@@ -152,11 +152,11 @@ static void run_fiber(fiber *each)
         machine_fail("a thread spins");
     }
     sim_set_caller((int)(each - fibers));
-    zkl_client *before = zkl_client_speaks(each->speaks);
+    zkl_log *before = zkl_log_speaks(each->speaks);
     present = each;
     swapcontext(&program, &each->context);
     present = NULL;
-    each->speaks = zkl_client_speaks(before);
+    each->speaks = zkl_log_speaks(before);
     if (each->done && each->detached) {
         forget(each);
     }

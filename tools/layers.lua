@@ -8,6 +8,8 @@
 --                          `<LAYER>_USES` in CMakeLists.txt names. Headers of which a public header is made come with it only.
 --   call FILE FILE         No file calls a function of a layer that it may not use.
 --   circle FILE            No file calls, directly or by way of other files, a file that calls it.
+--   above FILE             No file includes, in the same way, a header of its folder that needs its own header. This does not
+--                          hold in csrc/lock: an acquisition, its entries and their queue refer to each other.
 --   long FILE              A header has at most 300 lines.
 
 local MOST_LINES = 300
@@ -113,10 +115,27 @@ local function reachable(graph, from)
     return seen
 end
 
-local uses, codes, paths = layers(), {}, sources()
+--- module (a source and its header) -> set of the modules of its folder that it includes. A layer's public header stands alone.
+local function inclusions(texts)
+    local graph = {}
+    local function module_of(path)
+        return path:match "^csrc/([^/]+)/%1%.h$" and path or path:match "^(.*)%."
+    end
+    for path, text in pairs(texts) do
+        local from = module_of(path)
+        graph[from] = graph[from] or {}
+        for header in text:gmatch '#%s*include%s+"([^"/]+)"' do
+            local to = module_of(path:match "^.*/" .. header)
+            graph[from][to] = to ~= from or nil
+        end
+    end
+    return graph
+end
+
+local uses, codes, texts, paths = layers(), {}, {}, sources()
 for _, path in ipairs(paths) do
     local text = read(path)
-    codes[path] = code_of(text)
+    codes[path], texts[path] = code_of(text), text
     check_includes(path, text, uses)
     local _, lines = text:gsub("\n", "")
     if path:find "%.h$" and lines > MOST_LINES then
@@ -133,6 +152,12 @@ for _, path in ipairs(paths) do
     end
     if reachable(graph, path)[path] then
         complain("circle", path)
+    end
+end
+local included = inclusions(texts)
+for module in pairs(included) do
+    if layer_of(module) ~= "lock" and reachable(included, module)[module] then
+        complain("above", module)
     end
 end
 table.sort(broken)

@@ -17,7 +17,7 @@ complain() {
     bad=$((bad + 1))
 }
 
-# A text in a picture like "csrc/lock/entry.c created, seated" names a file or a folder, and functions of the file. A text of the
+# A text in a picture like "csrc/lock/entry.c created, entry_seated" names a file or a folder, and functions of the file. A text of the
 # class "state" names a state of an entry.
 check_pictures() {
     local picture file names name

@@ -28,6 +28,11 @@
 #define ZKL_SECOND INT64_C(1000000000)
 #define ZKL_NEVER INT64_MAX
 
+static inline int64_t zkl_earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* --- codes --------------------------------------------------------------------------------------------------------- */
 
 /* The reason for a failure, a refusal or a loss. zkl_code_name returns the name that Lua sees. */

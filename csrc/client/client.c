@@ -66,7 +66,7 @@ static void signal_end(zkl_client *client)
     pthread_mutex_unlock(&client->desk.mutex);
 }
 
-static void *run(void *argument)
+static void *run_io_thread(void *argument)
 {
     zkl_client *client = argument;
     zkl_log_speaks(&client->log);
@@ -246,7 +246,7 @@ static bool make_connector(zkl_client *client, const zkl_client_options *options
     return client->connector != NULL;
 }
 
-static bool reach(void *context, int64_t *wake_at)
+static bool reach_server(void *context, int64_t *wake_at)
 {
     zkl_client *client = context;
     if (client->tls_link != NULL) {
@@ -321,7 +321,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options, c
         .session.sent = zkl_turn_sent,
         .session.closing = tls_closing,
         .session.closed = tls_closed,
-        .session.reach = reach,
+        .session.reach = reach_server,
         .session.reached = reached,
         .session.answered = answered,
         .session.problem = problem,
@@ -352,7 +352,7 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
     }
     zkl_registry_add(&client->registration, client);
     atomic_fetch_add(&client->desk.life.references, 1); /* the thread's */
-    int error = zkl_thread_start(&client->desk.life.thread, run, client);
+    int error = zkl_thread_start(&client->desk.life.thread, run_io_thread, client);
     if (error != 0) {
         snprintf(message, ZKL_MESSAGE_SIZE, "cannot start a thread: %s", strerror(error));
         zkl_registry_remove(&client->registration);

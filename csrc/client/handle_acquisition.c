@@ -92,7 +92,7 @@ int64_t zkl_handle_hold_over(void *context, const zkl_acquisition *acquisition, 
     return until;
 }
 
-static void start(zkl_handle *handle, int64_t now)
+static void start_acquisition(zkl_handle *handle, int64_t now)
 {
     zkl_client *client = zkl_client_of(handle->desk);
     const zkl_acquisition_request request = {
@@ -117,7 +117,7 @@ static void start(zkl_handle *handle, int64_t now)
     }
 }
 
-static void end(zkl_handle *handle, int64_t now)
+static void end_acquisition(zkl_handle *handle, int64_t now)
 {
     if (!zkl_handle_has_reached(handle, ZKL_HANDLE_ENDED)) {
         atomic_store(&handle->life, ZKL_HANDLE_ENDED);
@@ -129,10 +129,10 @@ static void end(zkl_handle *handle, int64_t now)
     }
 }
 
-static void run(zkl_handle *handle, unsigned todo, int64_t now)
+static void run_acquisition(zkl_handle *handle, unsigned todo, int64_t now)
 {
     if ((todo & TODO_START) != 0) {
-        start(handle, now);
+        start_acquisition(handle, now);
     }
     if (handle->acquisition != NULL && (todo & TODO_HOLD) != 0) {
         zkl_acquisition_end_at(handle->acquisition, atomic_load_explicit(&handle->hold_until, memory_order_relaxed));
@@ -141,7 +141,7 @@ static void run(zkl_handle *handle, unsigned todo, int64_t now)
         zkl_acquisition_lapsed(handle->acquisition, now);
     }
     if (handle->acquisition != NULL && (todo & (TODO_END | TODO_FORGET)) != 0) {
-        end(handle, now);
+        end_acquisition(handle, now);
     }
 }
 
@@ -162,7 +162,7 @@ static void expire(zkl_handle *handle, int64_t now)
     zkl_acquisition_end(handle->acquisition, ZKL_TIMEOUT, now);
 }
 
-static const zkl_handle_kind kind = {.run = run, .expire = expire, .closed_code = ZKL_CLOSED, .kept = true};
+static const zkl_handle_kind kind = {.run = run_acquisition, .expire = expire, .closed_code = ZKL_CLOSED, .kept = true};
 
 /* --- the owner's side ---------------------------------------------------------------------------------------------- */
 

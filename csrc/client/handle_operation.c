@@ -11,7 +11,8 @@
 
 /* --- the engine's side --------------------------------------------------------------------------------------------- */
 
-static void on_done(void *user, zkl_code code, const char *message, zkl_operation_result *result, int32_t failed_part)
+static void on_operation_done(void *user, zkl_code code, const char *message, zkl_operation_result *result,
+                              int32_t failed_part)
 {
     zkl_handle *handle = user;
     pthread_mutex_lock(&handle->desk->mutex);
@@ -31,9 +32,9 @@ static void on_fired(void *user, zkl_node_event event, zkl_code code)
     pthread_mutex_unlock(&handle->desk->mutex);
 }
 
-static const zkl_operation_host host = {.done = on_done, .fired = on_fired};
+static const zkl_operation_host host = {.done = on_operation_done, .fired = on_fired};
 
-static void run(zkl_handle *handle, unsigned todo, int64_t now)
+static void run_operation(zkl_handle *handle, unsigned todo, int64_t now)
 {
     zkl_question *question = handle->question;
     if ((todo & TODO_START) != 0) {
@@ -51,7 +52,7 @@ static void run(zkl_handle *handle, unsigned todo, int64_t now)
     }
 }
 
-static void free_operation(zkl_handle *handle)
+static void free_operation_handle(zkl_handle *handle)
 {
     if (handle->question->request != NULL) {
         zkl_operation_forget(handle->question->request, 0);
@@ -60,7 +61,7 @@ static void free_operation(zkl_handle *handle)
 }
 
 static const zkl_handle_kind operation_kind = {
-    .run = run, .free = free_operation, .closed_code = ZKL_CLOSED, .kept = true};
+    .run = run_operation, .free = free_operation_handle, .closed_code = ZKL_CLOSED, .kept = true};
 
 /* --- the owner's side ---------------------------------------------------------------------------------------------- */
 

@@ -21,7 +21,7 @@ static void unlimit(zkl_handle *handle)
 }
 
 /* Gives a handle a deadline, unless it has an earlier one. */
-static void limit(zkl_handle *handle, int64_t deadline)
+static void limit_handle(zkl_handle *handle, int64_t deadline)
 {
     struct zkl_handle_list *list = &handle->desk->limited;
     if (zkl_handle_has_reached(handle, ZKL_HANDLE_GONE) || (handle->deadline != 0 && handle->deadline <= deadline)) {
@@ -68,7 +68,7 @@ static zkl_handle *take_asked(zkl_desk *desk, unsigned *todo, int64_t *deadline)
     return handle;
 }
 
-static void begin(zkl_handle *handle)
+static void begin_handle(zkl_handle *handle)
 {
     atomic_store(&handle->life, ZKL_HANDLE_BEGUN);
     TAILQ_INSERT_TAIL(&handle->desk->all, handle, all);
@@ -84,11 +84,11 @@ void zkl_handles_run(zkl_desk *desk)
     while ((handle = take_asked(desk, &todo, &deadline)) != NULL) {
         pthread_mutex_unlock(&desk->mutex);
         if ((todo & TODO_START) != 0) {
-            begin(handle);
+            begin_handle(handle);
         }
         handle->kind->run(handle, todo, zkl_clock());
         if ((todo & TODO_LIMIT) != 0) {
-            limit(handle, deadline);
+            limit_handle(handle, deadline);
         }
         zkl_handle_drop(handle); /* the list's reference */
         zkl_handles_reap(desk);

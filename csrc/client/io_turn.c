@@ -70,7 +70,7 @@ struct pollfd zkl_client_link_poll(const zkl_client *client)
 }
 
 /* Does what ends each turn, and each call that may have sent something. */
-static void finish(zkl_client *client, bool silently)
+static void finish_turn(zkl_client *client, bool silently)
 {
     zkl_handles_reap(&client->desk);
     if (zkl_handles_flushing(&client->desk)) {
@@ -86,7 +86,7 @@ static void finish(zkl_client *client, bool silently)
 void zkl_client_end_turn(zkl_client *client, bool silently)
 {
     uncork(client);
-    finish(client, silently);
+    finish_turn(client, silently);
 }
 
 void zkl_client_end_call(zkl_client *client)
@@ -94,7 +94,7 @@ void zkl_client_end_call(zkl_client *client)
     if (!atomic_load(&client->socket.held)) {
         uncork(client);
     }
-    finish(client, false);
+    finish_turn(client, false);
 }
 
 /*

@@ -48,11 +48,6 @@
 #endif
 #define TRIES_IN_TIME 20
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* I/O thread, engine_mutex held. Returns until when the thread sleeps. Takes poll ownership if no caller has returned in time. */
 static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
 {
@@ -64,7 +59,7 @@ static int64_t plan_sleep(zkl_client *client, int64_t wake_at)
         client->poll_owner.polled_by = ZKL_POLLED_BY_THREAD;
         return wake_at;
     }
-    return earlier(wake_at, returns_by);
+    return zkl_earlier(wake_at, returns_by);
 }
 
 void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted)
@@ -185,7 +180,7 @@ static void leave_polling(zkl_client *client)
 }
 
 /* engine_mutex held. Whether the caller's wait is over: its result is there, and it needs no notification of it. */
-static bool is_over(zkl_client *client, const zkl_handle *subject)
+static bool wait_is_over(zkl_client *client, const zkl_handle *subject)
 {
     return (subject != NULL && zkl_handle_decided(subject)) || zkl_client_has_notifications(client);
 }
@@ -204,7 +199,7 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
     zkl_poll wanted;
     client->desk.quiet = subject;
     bool ready_to_wait = zkl_client_turn(client, &wanted, true);
-    if (!ready_to_wait || is_over(client, subject) || !may_poll_inline(client)) {
+    if (!ready_to_wait || wait_is_over(client, subject) || !may_poll_inline(client)) {
         return false;
     }
     int64_t now = zkl_clock();
@@ -215,7 +210,7 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
     struct pollfd fds[3] = {{.fd = client->desk.notifications.pipe.ends[0], .events = POLLIN},
                             {.fd = wanted.fd, .events = wanted.events},
                             zkl_client_link_poll(client)};
-    int timeout = zkl_poll_timeout(earlier(wanted.wake_at, until), now);
+    int timeout = zkl_poll_timeout(zkl_earlier(wanted.wake_at, until), now);
     pthread_mutex_unlock(&client->engine_mutex);
     int ready = poll(fds, 3, timeout);
     pthread_mutex_lock(&client->engine_mutex);
@@ -231,7 +226,7 @@ static bool poll_inline_once(zkl_client *client, const zkl_handle *subject, int6
         zkl_client_turn(client, &wanted, true); /* a signal: the program must be able to handle it */
         return false;
     }
-    if (is_over(client, subject) && !wants_turn(client)) {
+    if (wait_is_over(client, subject) && !wants_turn(client)) {
         zkl_client_end_turn(client, true); /* the next caller that waits computes what to poll for */
         return false;
     }

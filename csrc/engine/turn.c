@@ -52,15 +52,10 @@ static void run_due(zkl_engine *engine)
 #undef RUN_IF_DUE
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t next_due(const zkl_engine *engine)
 {
     int64_t next = ZKL_NEVER;
-#define TAKE_EARLIER(owner, at, run, each_turn) next = earlier(next, at(&engine->owner));
+#define TAKE_EARLIER(owner, at, run, each_turn) next = zkl_earlier(next, at(&engine->owner));
     EACH_ROW(TAKE_EARLIER)
 #undef TAKE_EARLIER
     return next;
@@ -84,7 +79,7 @@ void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
     *poll = (zkl_poll){.fd = -1, .events = 0, .wake_at = ZKL_NEVER};
     run_due(engine);
     zkl_session_prepare(&engine->session, poll);
-    poll->wake_at = earlier(poll->wake_at, next_due(engine));
+    poll->wake_at = zkl_earlier(poll->wake_at, next_due(engine));
 }
 
 bool zkl_engine_process(zkl_engine *engine, int64_t now, short revents)

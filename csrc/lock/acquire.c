@@ -33,7 +33,7 @@ static zkl_entry *writer_of(const zkl_acquisition *acquisition, const zkl_acquis
  * Refuses the acquisition if no answer of the server is needed for that; else returns false. `has_place`: it can share
  * an entry, or take its writer's place.
  */
-static bool refuse_locally(zkl_acquisition *acquisition, bool has_place)
+static bool refuse_acquisition(zkl_acquisition *acquisition, bool has_place)
 {
     zkl_locks *locks = acquisition->locks;
     if (zkl_session_closing(locks->session)) {
@@ -85,7 +85,7 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
     if (shared == NULL) {
         zkl_share_make_way(acquisition);
     }
-    if (refuse_locally(acquisition, writer != NULL || shared != NULL)) {
+    if (refuse_acquisition(acquisition, writer != NULL || shared != NULL)) {
         return acquisition;
     }
     if (shared != NULL) {

@@ -109,11 +109,11 @@ static void set_outcome(zkl_acquisition *acquisition, zkl_code code, const char 
     acquisition->code = code;
 }
 
-static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
-                   va_list args) __attribute__((format(printf, 4, 0)));
+static void finish_acquisition(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code,
+                               const char *format, va_list args) __attribute__((format(printf, 4, 0)));
 
-static void finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code, const char *format,
-                   va_list args)
+static void finish_acquisition(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code,
+                               const char *format, va_list args)
 {
     end_hold(acquisition);
     set_outcome(acquisition, code, format, args);
@@ -130,7 +130,7 @@ void zkl_acquisition_finish(zkl_acquisition *acquisition, zkl_acquisition_phase 
 {
     va_list args;
     va_start(args, format);
-    finish(acquisition, phase, code, format, args);
+    finish_acquisition(acquisition, phase, code, format, args);
     va_end(args);
 }
 
@@ -147,7 +147,7 @@ void zkl_acquisition_lose(zkl_acquisition *acquisition, zkl_code code, const cha
     }
     va_list args;
     va_start(args, format);
-    finish(acquisition, ZKL_ACQUISITION_LOST, code, format, args);
+    finish_acquisition(acquisition, ZKL_ACQUISITION_LOST, code, format, args);
     va_end(args);
     zkl_acquisition_leave(acquisition);
 }
@@ -200,7 +200,7 @@ void zkl_acquisition_end_at(zkl_acquisition *acquisition, int64_t until)
 }
 
 /* The instant of a grant's end has come. Returns false if the host has put it off meanwhile. */
-static bool is_over(zkl_acquisition *acquisition)
+static bool acquisition_is_over(zkl_acquisition *acquisition)
 {
     const zkl_locks *locks = acquisition->locks;
     int64_t until = locks->hold_over != NULL ? locks->hold_over(locks->context, acquisition, locks->wire->now)
@@ -217,7 +217,7 @@ void zkl_acquisitions_expire(zkl_locks *locks)
     zkl_acquisition *acquisition;
     while ((acquisition = TAILQ_FIRST(&locks->holds)) != NULL && acquisition->hold_until <= locks->wire->now &&
            !ZKL_BROKEN(ZKL_BREAK_HOLD)) {
-        if (is_over(acquisition)) {
+        if (acquisition_is_over(acquisition)) {
             int64_t held = acquisition->hold_until - acquisition->granted_at;
             zkl_acquisition_lose(acquisition, ZKL_MAX_HOLD, "'%s' was given back: it had been held for max_hold (%g s)",
                                  zkl_acquisition_path(acquisition), (double)held / (double)ZKL_SECOND);

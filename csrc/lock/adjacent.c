@@ -40,7 +40,7 @@ void zkl_entry_note_cleared(const zkl_entry *entry, const zkl_reply *reply)
 }
 
 /* Whether the cleared number still counts at the reply that shows the node of `entry`. */
-static bool is_known(const zkl_entry *entry)
+static bool number_is_known(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
     bool same = queue->cleared_on == entry->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
@@ -55,7 +55,7 @@ int32_t zkl_entry_most_ahead(const zkl_entry *entry, int64_t created, int64_t el
     bool too_few = created > queue->cleared_czxid && created >> 32 == queue->cleared_czxid >> 32 &&
                    created - queue->cleared_czxid - elsewhere <= entry->sequence;
     bool stands = entry->downgrade != ZKL_DOWNGRADE_MADE && entry->kind->queues;
-    bool known = stands && is_known(entry) && between >= 0 && (too_few || ZKL_BROKEN(ZKL_BREAK_ADJACENT));
+    bool known = stands && number_is_known(entry) && between >= 0 && (too_few || ZKL_BROKEN(ZKL_BREAK_ADJACENT));
     return known && between < INT32_MAX ? (int32_t)between : INT32_MAX;
 }
 

@@ -279,7 +279,7 @@ void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only)
     }
 }
 
-static void set_state(zkl_entry *entry, zkl_entry_state state)
+static void enter_entry(zkl_entry *entry, zkl_entry_state state)
 {
     zkl_locks *locks = entry->locks;
     if (entry->kind->weaker != NULL && entry->state == ZKL_ENTRY_GRANTED) {
@@ -299,7 +299,7 @@ void zkl_entry_move(zkl_entry *entry, zkl_entry_state state)
 {
     /* Under ZKL_BREAK_PAIRING an entry without a node may be granted. */
     assert(state == entry->state || (next_states[entry->state] >> state & 1) != 0 || ZKL_BROKEN(ZKL_BREAK_PAIRING));
-    set_state(entry, state);
+    enter_entry(entry, state);
 }
 
 void zkl_entry_linger(zkl_entry *entry, int64_t until)
@@ -473,7 +473,7 @@ void zkl_entry_destroy(zkl_entry *entry)
         entry->acquisition = NULL;
     }
     zkl_entry_not_wanted(entry);
-    set_state(entry, ZKL_ENTRY_GONE);
+    enter_entry(entry, ZKL_ENTRY_GONE);
     unlink_entry(entry);
     free_entry(entry);
 }

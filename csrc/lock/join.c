@@ -19,7 +19,7 @@
 #include "place.h"
 #include "predict.h"
 
-static void on_created(void *owner, int rc, const zkl_reply *reply);
+static void on_joined(void *owner, int rc, const zkl_reply *reply);
 static void on_downgraded(void *owner, int rc, const zkl_reply *reply);
 static void on_looked_at(void *owner, int rc, const zkl_reply *reply);
 static void on_recovery_listed(void *owner, int rc, const zkl_reply *reply);
@@ -41,7 +41,7 @@ static size_t prefix_of(const zkl_entry *entry, char *name)
 
 static bool send_create(zkl_entry *entry, const char *path)
 {
-    zkl_ask ask = zkl_entry_ask(entry, on_created);
+    zkl_ask ask = zkl_entry_ask(entry, on_joined);
     ask.proof = ZKL_PROOF_QUORUM;
     const zkl_lock_spec *spec = entry->acquisition->spec;
     const char *data = spec->lock.identity;
@@ -275,7 +275,7 @@ static bool watch_predicted(zkl_entry *entry)
 }
 
 /* The node exists and is ours. `elsewhere` is passed to zkl_entry_most_ahead. */
-static void seated(zkl_entry *entry, int64_t czxid, int64_t elsewhere)
+static void entry_seated(zkl_entry *entry, int64_t czxid, int64_t elsewhere)
 {
     if (entry->downgrade != ZKL_DOWNGRADE_MADE) {
         entry->tenure.czxid = czxid;
@@ -334,8 +334,8 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
         }
         not_created(entry, ZINVALIDSTATE);
     } else if (ours_now && zkl_entry_set_node(entry, path + strlen(entry->queue->directory.path) + 1)) {
-        seated(entry, stat != NULL ? stat->czxid : entry->tenure.czxid,
-               entry->tenure.writes - entry->queue->cleared_writes);
+        entry_seated(entry, stat != NULL ? stat->czxid : entry->tenure.czxid,
+                     entry->tenure.writes - entry->queue->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
         locks->wire->stats.unknown_outcomes++;
         if (ZKL_BROKEN(ZKL_BREAK_RECOVERY)) {
@@ -356,7 +356,7 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
     }
 }
 
-static void on_created(void *owner, int rc, const zkl_reply *reply)
+static void on_joined(void *owner, int rc, const zkl_reply *reply)
 {
     created(owner, rc, reply->path, reply);
     zkl_entry_request_completed(owner);
@@ -519,7 +519,7 @@ static void looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
          * create.
          */
         entry->tenure.writes = entry->locks->writes - entry->queue->creates;
-        seated(entry, stat->czxid, 0);
+        entry_seated(entry, stat->czxid, 0);
     } else if (rc == ZOK || rc == ZNONODE) {
         not_created(entry, ZINVALIDSTATE); /* deleted meanwhile, or of another session and removed with it */
     } else if (rc == ZNOAUTH && !ZKL_BROKEN(ZKL_BREAK_UNREADABLE)) {

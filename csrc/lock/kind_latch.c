@@ -32,17 +32,17 @@ typedef struct {
 } transaction;
 
 /* Makes a name that no other node has. */
-static bool name_of(zkl_locks *locks, const char *prefix, char *name)
+static bool latch_name_of(zkl_locks *locks, const char *prefix, char *name)
 {
     return snprintf(name, ZKL_LATCH_NAME_SIZE, "%s%s%012llx", prefix, locks->uuid_stem,
                     (unsigned long long)++locks->serial) > 0;
 }
 
-static bool begin(zkl_acquisition *acquisition, const zkl_acquisition_request *request)
+static bool begin_latch(zkl_acquisition *acquisition, const zkl_acquisition_request *request)
 {
     (void)request;
     latch *part = acquisition->part = zkl_alloc(sizeof *part);
-    return part != NULL && name_of(acquisition->locks, "c-", part->node);
+    return part != NULL && latch_name_of(acquisition->locks, "c-", part->node);
 }
 
 static latch *part_of(const zkl_entry *entry)
@@ -50,23 +50,23 @@ static latch *part_of(const zkl_entry *entry)
     return entry->acquisition->part;
 }
 
-static void grant(zkl_entry *entry)
+static void grant_latch(zkl_entry *entry)
 {
     zkl_acquisition_grant(entry->acquisition, entry);
     zkl_entry_gone(entry);
 }
 
 /* Reads again: at once, or in a while. */
-static void look_again(zkl_entry *entry, bool later)
+static void latch_looks_again(zkl_entry *entry, bool later)
 {
     zkl_entry_move(entry, ZKL_ENTRY_PARKED);
     (later ? zkl_entry_back_off : zkl_entry_make_runnable)(entry);
 }
 
-static void failed(zkl_entry *entry, int rc)
+static void latch_failed(zkl_entry *entry, int rc)
 {
     if (zkl_outcome_unknown(rc) || rc == ZTHROTTLEDOP || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
-        look_again(entry, rc == ZTHROTTLEDOP);
+        latch_looks_again(entry, rc == ZTHROTTLEDOP);
     } else {
         zkl_entry_refuse(entry, rc, "using the latch");
     }
@@ -75,7 +75,7 @@ static void failed(zkl_entry *entry, int rc)
 static void gate_gone(zkl_entry *entry)
 {
     part_of(entry)->missed_on = entry->locks->wire->connection;
-    (ZKL_BROKEN(ZKL_BREAK_OPENED) ? grant(entry) : look_again(entry, false));
+    (ZKL_BROKEN(ZKL_BREAK_OPENED) ? grant_latch(entry) : latch_looks_again(entry, false));
 }
 
 /* The C client reports success even if parts of the answer say otherwise, or are missing. */
@@ -91,13 +91,13 @@ static void on_written(void *owner, int rc, const zkl_reply *reply)
     if (entry->acquisition == NULL || reply->generation != entry->generation || entry->state != ZKL_ENTRY_LOOKING) {
         /* the session is over, or the acquisition */
     } else if (reply->tag > 0 && (rc == ZOK || (rc == ZNODEEXISTS && at == 0))) {
-        grant(entry);
+        grant_latch(entry);
     } else if (rc == ZOK || rc == ZNODEEXISTS || rc == ZNONODE || rc == ZBADVERSION) {
         part_of(entry)->missed_on = rc == ZNONODE && at == 1 ? reply->connection : 0;
-        look_again(entry, false);
+        latch_looks_again(entry, false);
     } else {
         part_of(entry)->node[1] = zkl_outcome_unknown(rc) && ZKL_BROKEN(ZKL_BREAK_COUNTED) ? '+' : '-';
-        failed(entry, rc);
+        latch_failed(entry, rc);
     }
     zkl_entry_request_completed(entry);
 }
@@ -127,7 +127,7 @@ static void transact(zkl_entry *entry, const char *node, const char *gate, long 
         ask.tag = counts;
     }
     if (made == NULL || !zkl_entry_sent(entry, zkl_send_multi(entry->locks->wire, &ask, PARTS, ops, made->results))) {
-        look_again(entry, true);
+        latch_looks_again(entry, true);
     }
     zkl_free(created);
     zkl_free(checked);
@@ -154,14 +154,14 @@ static void decide(zkl_entry *entry, int rc, const zkl_reply *reply)
     }
     memcpy(part->gate, gate, sizeof gate);
     if (left == 0) {
-        grant(entry);
+        grant_latch(entry);
     } else if (entry->acquisition->try_only && entry->kind == &zkl_latch_kind) {
         zkl_entry_refuse_all(entry, ZKL_TIMEOUT, "the latch '%.300s' has %ld of %ld left", path, left, count);
     } else if (rc == ZNONODE) {
         zkl_entry_move(entry, ZKL_ENTRY_PARKED);
         zkl_entry_make_directory(entry, "");
     } else if (empty) {
-        name_of(entry->locks, "gate-", gate);
+        latch_name_of(entry->locks, "gate-", gate);
         transact(entry, gate, gate, count, 0);
     } else if (entry->kind == &zkl_count_kind) {
         transact(entry, part->node, gate, left - 1, reply->stat->version);
@@ -174,25 +174,25 @@ static void decide(zkl_entry *entry, int rc, const zkl_reply *reply)
     }
 }
 
-static void on_read(void *owner, int rc, const zkl_reply *reply)
+static void on_latch_read(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_entry *entry = owner;
     if (reply->generation == entry->generation && entry->state == ZKL_ENTRY_LOOKING) {
-        rc == ZOK || rc == ZNONODE ? decide(entry, rc, reply) : failed(entry, rc);
+        rc == ZOK || rc == ZNONODE ? decide(entry, rc, reply) : latch_failed(entry, rc);
     }
     zkl_entry_request_completed(entry);
 }
 
 static void ask(zkl_entry *entry)
 {
-    const zkl_ask ask = zkl_entry_ask(entry, on_read);
+    const zkl_ask ask = zkl_entry_ask(entry, on_latch_read);
     zkl_entry_move(entry, ZKL_ENTRY_LOOKING);
     if (!zkl_entry_sent(entry, zkl_send_get(entry->locks->wire, &ask, entry->queue->directory.path, NULL, NULL))) {
-        look_again(entry, false);
+        latch_looks_again(entry, false);
     }
 }
 
-#define LATCH_KIND .node = ZKL_NODE_STRANGER, .begin = begin, .released = zkl_entries_leave, .asks = ask
+#define LATCH_KIND .node = ZKL_NODE_STRANGER, .begin = begin_latch, .released = zkl_entries_leave, .asks = ask
 
 const zkl_kind zkl_latch_kind = {LATCH_KIND, .queues = true, .directory_changed = gate_gone};
 const zkl_kind zkl_count_kind = {LATCH_KIND};

@@ -22,7 +22,7 @@ static char *directories(const char *path)
 
 /* --- the queue entry ----------------------------------------------------------------------------------------------- */
 
-static bool look(zkl_entry *queue_entry)
+static bool look_at_semaphore(zkl_entry *queue_entry)
 {
     return zkl_permits_look(queue_entry->acquisition);
 }
@@ -44,7 +44,7 @@ static void blocked(zkl_entry *queue_entry)
 }
 
 /* The entry is at the head of the queue. It needs no lease: its lease entries do. */
-static void ready(zkl_entry *queue_entry)
+static void semaphore_ready(zkl_entry *queue_entry)
 {
     zkl_permits_step(queue_entry->acquisition);
 }
@@ -85,11 +85,11 @@ const zkl_kind zkl_semaphore_kind = {
     .released = zkl_permits_released,
     .end = zkl_permits_end,
     .nodes = zkl_permits_nodes,
-    .look = look,
+    .look = look_at_semaphore,
     .joining = joining,
     .queued = queued,
     .blocked = blocked,
-    .ready = ready,
+    .ready = semaphore_ready,
     .node_lost = queue_node_lost,
     .directory_listed = leases_listed,
     .directory_changed = leases_changed,
@@ -98,13 +98,13 @@ const zkl_kind zkl_semaphore_kind = {
 
 /* --- a lease entry ------------------------------------------------------------------------------------------------- */
 
-static const char *limit(const zkl_entry *entry, char *data)
+static const char *semaphore_limit(const zkl_entry *entry, char *data)
 {
     return zkl_permits_data(entry->acquisition, data);
 }
 
 /* The permit has its node. It waits until a list of the leases has room for all permits of its acquisition. */
-static void seated(zkl_entry *entry)
+static void semaphore_seated(zkl_entry *entry)
 {
     zkl_permits_step(entry->acquisition);
 }
@@ -124,8 +124,8 @@ static void lease_node_lost(zkl_entry *entry, zkl_loss loss)
 const zkl_kind zkl_permit_kind = {
     .node = ZKL_NODE_LEASE,
     .needs_lease = true,
-    .directory_data = limit,
-    .queued = seated,
+    .directory_data = semaphore_limit,
+    .queued = semaphore_seated,
     .ready = granted,
     .node_lost = lease_node_lost,
 };

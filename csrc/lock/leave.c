@@ -87,7 +87,7 @@ bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
     return true;
 }
 
-static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
+static void node_deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
 {
     if (rc == ZOK) {
         zkl_session_prove(entry->locks->session, reply->sent_at);
@@ -129,7 +129,7 @@ static void deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
 
 static void on_deleted(void *owner, int rc, const zkl_reply *reply)
 {
-    deleted(owner, rc, reply);
+    node_deleted(owner, rc, reply);
     zkl_entry_request_completed(owner);
 }
 

@@ -148,7 +148,7 @@ static void look_again_at_directories(zkl_locks *locks)
 }
 
 /* Requests may go out again. The runnable entries are stepped in the same turn. */
-static void ready(void *owner)
+static void locks_ready(void *owner)
 {
     zkl_locks *locks = owner;
     resume_watches(locks);
@@ -156,7 +156,7 @@ static void ready(void *owner)
 }
 
 /* The ZooKeeper handle is closed, and has forgotten all watches. */
-static void closed(void *owner)
+static void locks_closed(void *owner)
 {
     zkl_locks *locks = owner;
     for (uint32_t slot = 0; slot < locks->queue_slots; slot++) {
@@ -183,7 +183,7 @@ static void lost(void *owner)
 }
 
 /* The session is over, and with it all nodes. */
-static void over(void *owner, const char *why)
+static void locks_over(void *owner, const char *why)
 {
     zkl_locks *locks = owner;
     zkl_entry *entry, *next;
@@ -196,7 +196,7 @@ static void over(void *owner, const char *why)
 }
 
 /* No session will be opened any more. */
-static void refused(void *owner, zkl_code code, const char *message)
+static void locks_refused(void *owner, zkl_code code, const char *message)
 {
     zkl_locks *locks = owner;
     zkl_acquisition *acquisition, *next;
@@ -210,7 +210,7 @@ static void refused(void *owner, zkl_code code, const char *message)
 }
 
 /* What the server refused may be tried again. */
-static void retry(void *owner)
+static void locks_retry(void *owner)
 {
     zkl_locks *locks = owner;
     zkl_entries_end_backoff(locks);
@@ -245,19 +245,19 @@ static void leased(void *owner)
 }
 
 const zkl_session_listener zkl_locks_listener = {
-    .ready = ready,
+    .ready = locks_ready,
     .lost = lost,
-    .over = over,
-    .closed = closed,
-    .refused = refused,
-    .retry = retry,
+    .over = locks_over,
+    .closed = locks_closed,
+    .refused = locks_refused,
+    .retry = locks_retry,
     .lapsed = lapsed,
     .leased = leased,
 };
 
 /* --- what heartbeats check ----------------------------------------------------------------------------------------- */
 
-static void *next_item(const void *owner, void *item)
+static void *entry_after(const void *owner, void *item)
 {
     const zkl_locks *locks = owner;
     zkl_entry *entry = item;
@@ -310,7 +310,7 @@ static void item_replaced(void *item)
 }
 
 const zkl_heartbeat_items zkl_entry_items = {
-    .next = next_item,
+    .next = entry_after,
     .describe = describe_item,
     .keep = keep_item,
     .release = release_item,
@@ -335,7 +335,7 @@ static void watched_gone(zkl_watcher *watcher)
     zkl_entry_blocker_gone(entry_of(watcher));
 }
 
-static void look_again(zkl_watcher *watcher)
+static void entry_looks_again(zkl_watcher *watcher)
 {
     zkl_entry_look_again(entry_of(watcher));
 }
@@ -389,7 +389,7 @@ static void revoked(zkl_watcher *owner)
     zkl_entry_revoked(entry_of(owner));
 }
 
-static void deleted(zkl_watcher *owner)
+static void entry_deleted(zkl_watcher *owner)
 {
     zkl_entry_deleted_externally(entry_of(owner));
 }
@@ -426,7 +426,7 @@ static void drop_directory(zkl_directory *directory)
 
 const zkl_watch_ops zkl_entry_watches = {
     .gone = watched_gone,
-    .look_again = look_again,
+    .look_again = entry_looks_again,
     .look_later = look_later,
     .unreadable = watch_unreadable,
     .failed = watch_failed,
@@ -435,7 +435,7 @@ const zkl_watch_ops zkl_entry_watches = {
     .kept = watch_kept,
     .asks = is_revocation,
     .revoked = revoked,
-    .deleted = deleted,
+    .deleted = entry_deleted,
     .owner_of = owner_of,
     .find = find_directory,
     .keep = keep_directory,

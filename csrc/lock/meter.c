@@ -23,14 +23,14 @@ struct zkl_meter {
     _Atomic int32_t uses;
 };
 
-static int64_t look(const figure *of)
+static int64_t read_meter(const figure *of)
 {
     return atomic_load_explicit(of, memory_order_relaxed);
 }
 
 static void add(figure *to, int64_t number)
 {
-    atomic_store_explicit(to, look(to) + number, memory_order_relaxed);
+    atomic_store_explicit(to, read_meter(to) + number, memory_order_relaxed);
 }
 
 zkl_meter *zkl_meter_new(void)
@@ -60,19 +60,19 @@ void zkl_meter_drop(zkl_meter *meter)
 void zkl_meter_read(const zkl_meter *meter, zkl_meter_reading *reading)
 {
     *reading = (zkl_meter_reading){
-        .waiting = look(&meter->waiting),
-        .held = look(&meter->held),
-        .waited = look(&meter->waited),
-        .held_for = look(&meter->held_for),
-        .lost = look(&meter->lost),
-        .reached_max_hold = look(&meter->reached_max_hold),
-        .closed = look(&meter->closed),
+        .waiting = read_meter(&meter->waiting),
+        .held = read_meter(&meter->held),
+        .waited = read_meter(&meter->waited),
+        .held_for = read_meter(&meter->held_for),
+        .lost = read_meter(&meter->lost),
+        .reached_max_hold = read_meter(&meter->reached_max_hold),
+        .closed = read_meter(&meter->closed),
     };
     for (int32_t i = 0; i < ZKL_WAIT_BUCKETS; i++) {
-        reading->waits[i] = look(&meter->waits[i]);
+        reading->waits[i] = read_meter(&meter->waits[i]);
     }
     for (int32_t i = 0; i < ZKL_HOLD_BUCKETS; i++) {
-        reading->holds[i] = look(&meter->holds[i]);
+        reading->holds[i] = read_meter(&meter->holds[i]);
     }
 }
 

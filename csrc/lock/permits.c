@@ -131,7 +131,7 @@ void zkl_permits_retreat(zkl_acquisition *acquisition, bool others_ahead)
     }
 }
 
-static void refuse(zkl_acquisition *acquisition, zkl_code code, const char *message)
+static void refuse_permits(zkl_acquisition *acquisition, zkl_code code, const char *message)
 {
     zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
     zkl_acquisition_leave(acquisition);
@@ -273,7 +273,7 @@ static void adopt(zkl_acquisition *acquisition, zkl_entry *entry)
  * order of the tokens is kept too: the predecessor held as many permits or more, so any grant that conflicts with the
  * successor also conflicts with the predecessor, and none can lie between the two.
  */
-static bool pass(zkl_acquisition *acquisition)
+static bool pass_permits(zkl_acquisition *acquisition)
 {
     zkl_acquisition *to = next_local(acquisition);
     if (to == NULL || !may_pass(acquisition, to)) {
@@ -308,7 +308,7 @@ static bool pass(zkl_acquisition *acquisition)
 
 void zkl_permits_released(zkl_acquisition *acquisition)
 {
-    if (acquisition->phase == ZKL_ACQUISITION_RELEASED && pass(acquisition)) {
+    if (acquisition->phase == ZKL_ACQUISITION_RELEASED && pass_permits(acquisition)) {
         zkl_acquisition_settle(acquisition);
     } else {
         zkl_entries_leave(acquisition);
@@ -364,7 +364,7 @@ static void take(zkl_acquisition *acquisition)
     for (int32_t i = 0; i < permits->count; i++) {
         zkl_entry *entry = zkl_entry_new(acquisition, permits->leases, &zkl_permit_kind);
         if (entry == NULL) {
-            refuse(acquisition, ZKL_FAILED, "not enough memory for the permits of a semaphore");
+            refuse_permits(acquisition, ZKL_FAILED, "not enough memory for the permits of a semaphore");
             return;
         }
         zkl_entry_step(entry);
@@ -494,7 +494,7 @@ static void no_room(zkl_acquisition *acquisition, const struct String_vector *na
         char message[512];
         snprintf(message, sizeof message, "'%.300s' has not %d of its %d permits left",
                  zkl_acquisition_path(acquisition), (int)permits->count, (int)permits->limit);
-        refuse(acquisition, ZKL_TIMEOUT, message);
+        refuse_permits(acquisition, ZKL_TIMEOUT, message);
         return;
     }
     if (permits->state == ZKL_PERMITS_LOOKING) {

@@ -15,7 +15,7 @@
 #include "place.h"
 #include "predict.h"
 
-static void on_listed(void *owner, int rc, const zkl_reply *reply);
+static void on_queue_listed(void *owner, int rc, const zkl_reply *reply);
 static void on_writer_looked_at(void *owner, int rc, const zkl_reply *reply);
 
 /* --- what it sends ------------------------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ enum {
 
 bool zkl_entry_list_joined(zkl_entry *entry)
 {
-    return zkl_entry_list(entry, on_listed, ZKL_LIST_JOIN);
+    return zkl_entry_list(entry, on_queue_listed, ZKL_LIST_JOIN);
 }
 
 bool zkl_entry_look_at_writer(zkl_entry *reader)
@@ -50,7 +50,7 @@ void zkl_entry_step_queued(zkl_entry *entry)
         zkl_entry_drop_node(entry); /* the writer's entry is not granted any more, so its node cannot be looked at */
         return;
     }
-    bool sent = downgraded ? zkl_entry_look_at_writer(entry) : zkl_entry_list(entry, on_listed, ZKL_LIST_LOOK);
+    bool sent = downgraded ? zkl_entry_look_at_writer(entry) : zkl_entry_list(entry, on_queue_listed, ZKL_LIST_LOOK);
     if (!zkl_entry_note_request(entry, ZKL_REQUEST_LIST, sent)) {
         zkl_entry_make_runnable(entry);
     }
@@ -190,7 +190,7 @@ static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
     }
 }
 
-static void on_listed(void *owner, int rc, const zkl_reply *reply)
+static void on_queue_listed(void *owner, int rc, const zkl_reply *reply)
 {
     listed(owner, rc, reply);
     zkl_entry_request_completed(owner);

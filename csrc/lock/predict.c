@@ -30,7 +30,7 @@
  * Writes the name of a mutex's node. Its uuid begins with `stem` and ends with `serial`. `name` has room for
  * ZKL_NODE_NAME_SIZE.
  */
-static void name_of(char *name, const char *stem, uint64_t serial, int32_t sequence)
+static void predicted_name(char *name, const char *stem, uint64_t serial, int32_t sequence)
 {
     /* A serial number beyond 48 bits is cut. No client has such a number, so there is no such node. */
     char uuid[ZKL_UUID_LENGTH + 1];
@@ -53,7 +53,7 @@ static uint64_t serial_of(const char *name, int32_t sequence)
     }
     char made[ZKL_NODE_NAME_SIZE];
     uint64_t serial = strtoull(uuid_in(name) + ZKL_UUID_STEM_LENGTH, NULL, 16);
-    name_of(made, uuid_in(name), serial, sequence);
+    predicted_name(made, uuid_in(name), serial, sequence);
     return strcmp(made, name) == 0 ? serial : 0;
 }
 
@@ -93,7 +93,7 @@ bool zkl_entry_predict(zkl_entry *entry, char name[ZKL_NODE_NAME_SIZE])
     if (zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->sequence == 0 || !zkl_entry_can_predict(entry)) {
         return false;
     }
-    name_of(name, known->stem, known->serial + known->stride, entry->sequence - 1);
+    predicted_name(name, known->stem, known->serial + known->stride, entry->sequence - 1);
     if (ZKL_BROKEN(ZKL_BREAK_PREDICTED)) {
         entry->tenure.ahead = 1;
     }

@@ -140,7 +140,7 @@ void zkl_queue_keep(zkl_queue *queue)
     }
 }
 
-static void forget(zkl_queue *queue)
+static void forget_queue(zkl_queue *queue)
 {
     queue->cleared_czxid = 0;
     queue->last_was_adjacent = false;
@@ -161,7 +161,7 @@ void zkl_queues_forget(zkl_locks *locks)
         zkl_queue *queue;
         LIST_FOREACH(queue, &locks->queues[slot], hash)
         {
-            forget(queue);
+            forget_queue(queue);
         }
     }
 }

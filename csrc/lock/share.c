@@ -99,7 +99,7 @@ static bool is_closed(const zkl_entry *entry)
 }
 
 /* Whether one more acquisition would exceed the bound that protects waiters of other clients. */
-static bool is_full(const zkl_entry *entry, const zkl_acquisition *acquisition)
+static bool entry_is_full(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
     int32_t handoff = acquisition->spec->lock.handoff;
     bool harmless = handoff > 0 && (is_alone(entry) || goes_in_together(entry, acquisition));
@@ -123,7 +123,7 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
     if (entry->state == ZKL_ENTRY_LINGERING) {
         return zkl_wire_covers_more(acquisition->locks->wire) ? entry : NULL;
     }
-    if (is_full(entry, acquisition) || (entry->acquisition->try_only && entry->state != ZKL_ENTRY_GRANTED)) {
+    if (entry_is_full(entry, acquisition) || (entry->acquisition->try_only && entry->state != ZKL_ENTRY_GRANTED)) {
         return NULL;
     }
     bool at_once = kind->together && only_readers_hold(entry);
@@ -133,7 +133,7 @@ zkl_entry *zkl_share_find(const zkl_acquisition *acquisition)
 
 /* --- granting ------------------------------------------------------------------------------------------------------- */
 
-static void grant(zkl_entry *entry, zkl_acquisition *acquisition)
+static void grant_sharer(zkl_entry *entry, zkl_acquisition *acquisition)
 {
     assert(entry->tenure.use != ZKL_USE_LEFT);
     bool handed_over = entry->tenure.use == ZKL_USE_GRANTED;
@@ -148,7 +148,7 @@ static void grant(zkl_entry *entry, zkl_acquisition *acquisition)
 }
 
 /* Whether the acquisition may hold now. All acquisitions before it in the entry hold or have ended. */
-static bool has_turn(const zkl_entry *entry, const zkl_acquisition *acquisition)
+static bool sharer_has_turn(const zkl_entry *entry, const zkl_acquisition *acquisition)
 {
     return acquisition == entry->acquisition || zkl_acquisition_kind(acquisition)->together ||
            ZKL_BROKEN(ZKL_BREAK_SHARE);
@@ -201,9 +201,9 @@ static void grant_from(zkl_entry *entry, zkl_acquisition *acquisition)
     if (entry->state != ZKL_ENTRY_GRANTED || !zkl_wire_leased(entry->locks->wire)) {
         return;
     }
-    while (acquisition != NULL && has_turn(entry, acquisition) && !is_closed(entry)) {
+    while (acquisition != NULL && sharer_has_turn(entry, acquisition) && !is_closed(entry)) {
         if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
-            grant(entry, acquisition);
+            grant_sharer(entry, acquisition);
             granted++;
         }
         bool exclusive = !zkl_acquisition_kind(acquisition)->together && !ZKL_BROKEN(ZKL_BREAK_SHARE);
@@ -346,7 +346,7 @@ static const zkl_kind *kind_for_rest(const zkl_entry *entry)
 static zkl_acquisition *move_sharer(zkl_entry *from, zkl_acquisition *acquisition, zkl_entry *to)
 {
     zkl_acquisition *next;
-    for (; acquisition != NULL && !is_full(to, acquisition); acquisition = next) {
+    for (; acquisition != NULL && !entry_is_full(to, acquisition); acquisition = next) {
         next = TAILQ_NEXT(acquisition, in_entry);
         TAILQ_REMOVE(&from->sharers, acquisition, in_entry);
         promise(to, acquisition);
@@ -503,7 +503,7 @@ void zkl_share_make_way(const zkl_acquisition *acquisition)
 /* --- passing on ----------------------------------------------------------------------------------------------------- */
 
 /* The acquisition that the entry serves first gives it up. Returns true if the entry goes on without it. */
-static bool pass(zkl_acquisition *acquisition)
+static bool pass_on(zkl_acquisition *acquisition)
 {
     zkl_entry *entry = acquisition->entry;
     if (!entry->wanted) {
@@ -540,7 +540,7 @@ void zkl_share_released(zkl_acquisition *acquisition)
 {
     if (acquisition->sharing) {
         part(acquisition);
-    } else if (acquisition->entry == NULL || !pass(acquisition)) {
+    } else if (acquisition->entry == NULL || !pass_on(acquisition)) {
         zkl_entries_leave(acquisition);
     }
 }

@@ -229,7 +229,7 @@ static int client_acquire(lua_State *L)
 }
 
 /* Returns a question for `begin`: the function that makes its handle. */
-static int begin_question(lua_State *L, zkl_handle *(*begin)(zkl_client *client))
+static int push_question(lua_State *L, zkl_handle *(*begin)(zkl_client *client))
 {
     zkl_client *client = live_client(L);
     if (client == NULL) {
@@ -242,13 +242,13 @@ static int begin_question(lua_State *L, zkl_handle *(*begin)(zkl_client *client)
 /* client:flush() -> question | nil, message, code */
 static int client_flush(lua_State *L)
 {
-    return begin_question(L, zkl_client_flush);
+    return push_question(L, zkl_client_flush);
 }
 
 /* client:timer() -> question | nil, message, code */
 static int client_timer(lua_State *L)
 {
-    return begin_question(L, zkl_client_timer);
+    return push_question(L, zkl_client_timer);
 }
 
 static int client_stats(lua_State *L)

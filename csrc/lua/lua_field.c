@@ -11,7 +11,7 @@ void push_field(lua_State *L, int table, const char *name)
     lua_rawget(L, table);
 }
 
-static void refuse(lua_State *L, int table, const char *name, const char *expected)
+static void refuse_field(lua_State *L, int table, const char *name, const char *expected)
 {
     luaL_argerror(L, table, lua_pushfstring(L, "%s: %s expected", name, expected));
 }
@@ -36,7 +36,7 @@ lua_Number field_number(lua_State *L, int table, const char *name, lua_Number ot
 {
     push_field(L, table, name);
     if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TNUMBER) {
-        refuse(L, table, name, "a number");
+        refuse_field(L, table, name, "a number");
     }
     lua_Number number = lua_isnil(L, -1) ? otherwise : lua_tonumber(L, -1);
     lua_pop(L, 1);
@@ -47,7 +47,7 @@ int32_t field_integer(lua_State *L, int table, const char *name, int32_t least, 
 {
     lua_Number number = field_number(L, table, name, otherwise);
     if (!(number >= least && number <= INT32_MAX) || (lua_Number)(int32_t)number != number) {
-        refuse(L, table, name, lua_pushfstring(L, "an integer from %d to %d", (int)least, (int)INT32_MAX));
+        refuse_field(L, table, name, lua_pushfstring(L, "an integer from %d to %d", (int)least, (int)INT32_MAX));
     }
     return (int32_t)number;
 }
@@ -67,6 +67,6 @@ int field_choice(lua_State *L, int table, const char *name, const char *const na
         luaL_addstring(&list, names[index]);
     }
     luaL_pushresult(&list);
-    refuse(L, table, name, lua_tostring(L, -1));
+    refuse_field(L, table, name, lua_tostring(L, -1));
     return -1;
 }

@@ -174,7 +174,7 @@ static void push_parts(lua_State *L, const zkl_operation_result *result)
 }
 
 /* Pushes the results of an operation that succeeded. Returns their number. */
-static int push_result(lua_State *L, const zkl_operation_result *result)
+static int push_operation_result(lua_State *L, const zkl_operation_result *result)
 {
     switch (result->kind) {
     case ZKL_OPERATION_GET:
@@ -211,7 +211,7 @@ static int push_outcome(lua_State *L, const zkl_handle *handle, const zkl_handle
 {
     const zkl_operation_result *result = zkl_handle_operation_result(handle);
     if (result != NULL) {
-        return push_result(L, result);
+        return push_operation_result(L, result);
     }
     push_failure(L, view->code, view->message);
     if (zkl_handle_failed_part(handle) < 0) {

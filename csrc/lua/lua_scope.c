@@ -78,7 +78,7 @@ static struct {
     void *(*get_exdata)(lua_State *L);
 } luajit = {.once = PTHREAD_ONCE_INIT};
 
-static void look_up(void)
+static void look_up_lua(void)
 {
     *(void **)&luajit.get_exdata = dlsym(RTLD_DEFAULT, "lua_getexdata");
 }
@@ -94,7 +94,7 @@ static int scope_has(lua_State *L)
     const zkl_scope *scope = check_scope(L);
     luaL_checktype(L, 2, LUA_TTHREAD);
     lua_State *coroutine = lua_tothread(L, 2);
-    pthread_once(&luajit.once, look_up);
+    pthread_once(&luajit.once, look_up_lua);
     bool has = zkl_scope_request(scope) != NULL && lua_status(coroutine) == LUA_YIELD;
     if (has && luajit.get_exdata != NULL) {
         has = luajit.get_exdata(coroutine) == zkl_scope_request(scope);

@@ -121,7 +121,7 @@ static void end_attempts(zkl_connector *connector, int64_t now)
     stop_dialing(connector);
 }
 
-static void failed(zkl_connector *connector, int32_t server, int error)
+static void attempt_failed(zkl_connector *connector, int32_t server, int error)
 {
     connector->error = error;
     connector->unresolved = false;
@@ -151,7 +151,7 @@ static bool is_pending(const zkl_connector *connector, const zkl_race_turn *turn
 }
 
 /* The answer about a server's name is there. */
-static void take_answer(zkl_connector *connector, int32_t index)
+static void take_name(zkl_connector *connector, int32_t index)
 {
     zkl_server *server = &connector->servers.servers[index];
     int64_t now = zkl_clock();
@@ -165,13 +165,13 @@ static void take_answer(zkl_connector *connector, int32_t index)
 }
 
 /* RACING. It is the turn of this server's name. */
-static void resolve(zkl_connector *connector, int32_t index)
+static void resolve_server(zkl_connector *connector, int32_t index)
 {
     zkl_server *server = &connector->servers.servers[index];
     int64_t now = zkl_clock();
     bool begun = zkl_server_resolve(server, now);
     if (begun && zkl_resolution_answer(server->resolution) != NULL) {
-        take_answer(connector, index);
+        take_name(connector, index);
     } else if (begun && zkl_dials_add(connector->dials, zkl_resolution_fd(server->resolution))) {
         zkl_race_resolving(&connector->race, index, now);
     } else {
@@ -187,7 +187,7 @@ static void take_answers(zkl_connector *connector)
         const zkl_resolution *resolution = connector->servers.servers[i].resolution;
         if (connector->race.servers[i].name == ZKL_RACE_RESOLVING && zkl_resolution_answer(resolution) != NULL) {
             zkl_dials_remove(connector->dials, zkl_resolution_fd(resolution));
-            take_answer(connector, i);
+            take_name(connector, i);
         }
     }
 }
@@ -205,7 +205,7 @@ static void begin_attempt(zkl_connector *connector, const zkl_race_turn *turn)
     if (zkl_dial_begin(&made->dial, connector->dials, &addresses[turn->address])) {
         zkl_race_begun(&connector->race, made->begun_at);
     } else {
-        failed(connector, turn->server, errno);
+        attempt_failed(connector, turn->server, errno);
         zkl_race_not_begun(&connector->race, true, made->begun_at);
     }
 }
@@ -216,7 +216,7 @@ static void take_turns(zkl_connector *connector)
     zkl_race_turn turn;
     while (zkl_race_next(&connector->race, zkl_clock(), &turn)) {
         if (turn.address < 0) {
-            resolve(connector, turn.server);
+            resolve_server(connector, turn.server);
         } else {
             begin_attempt(connector, &turn);
         }
@@ -224,7 +224,7 @@ static void take_turns(zkl_connector *connector)
 }
 
 /* RACING. The connection of an attempt is established: the others end, and its socket can be taken. */
-static void reach(zkl_connector *connector, attempt *made)
+static void reach_by(zkl_connector *connector, attempt *made)
 {
     int64_t now = zkl_clock();
     connector->winner = *made;
@@ -242,10 +242,10 @@ static void collect(zkl_connector *connector)
     while ((decided = zkl_dials_next(connector->dials, &error)) != NULL) {
         attempt *made = decided->owner;
         if (error == 0) {
-            reach(connector, made);
+            reach_by(connector, made);
             return;
         }
-        failed(connector, made->server, error);
+        attempt_failed(connector, made->server, error);
         zkl_dial_end(decided);
         zkl_race_failed(&connector->race, zkl_clock());
     }
@@ -253,7 +253,7 @@ static void collect(zkl_connector *connector)
 
 /* --- for the driver ------------------------------------------------------------------------------------------------- */
 
-static void note_problem(zkl_connector *connector)
+static void note_race_problem(zkl_connector *connector)
 {
     char *problem = connector->problem;
     size_t size = sizeof connector->problem;
@@ -299,7 +299,7 @@ bool zkl_connector_reach(zkl_connector *connector, int64_t *wake_at)
         if (connector->dials < 0) {
             zkl_race_give_up(race, now);
         }
-        note_problem(connector);
+        note_race_problem(connector);
         end_attempts(connector, now);
     }
     int64_t next = zkl_race_wake_at(race);

@@ -43,7 +43,7 @@ void zkl_race_free(zkl_race *race)
     race->servers = NULL;
 }
 
-static void enter(zkl_race *race, zkl_race_state next)
+static void enter_race(zkl_race *race, zkl_race_state next)
 {
 #define TO(state) (1U << ZKL_RACE_##state)
     static const uint32_t legal[] = {
@@ -87,10 +87,10 @@ static void pause_after(zkl_race *race, int32_t servers, int64_t now)
     int64_t pause = race->failures < race->count ? 0 : doubled(race, race->failures, FIRST_PAUSE / 2, LONGEST_PAUSE);
     race->first = (race->current + 1) % race->count;
     race->next_at = now + scattered(race, pause);
-    enter(race, ZKL_RACE_PAUSED);
+    enter_race(race, ZKL_RACE_PAUSED);
 }
 
-static void begin(zkl_race *race, int64_t now)
+static void begin_race(zkl_race *race, int64_t now)
 {
     int32_t prompt = 0;
     for (int32_t i = 0; i < race->count; i++) {
@@ -106,14 +106,14 @@ static void begin(zkl_race *race, int64_t now)
     race->exhausted = race->refused = false;
     race->next_at = now;
     race->ends_at = ZKL_NEVER;
-    enter(race, ZKL_RACE_RACING);
+    enter_race(race, ZKL_RACE_RACING);
 }
 
 void zkl_race_want(zkl_race *race, int64_t now)
 {
     switch (race->state) {
     case ZKL_RACE_IDLE:
-        begin(race, now);
+        begin_race(race, now);
         break;
     case ZKL_RACE_ANSWERED:
         if (now - race->begun_at < LASTS) {
@@ -122,7 +122,7 @@ void zkl_race_want(zkl_race *race, int64_t now)
         }
         race->failures = 0;
         race->first = race->current;
-        begin(race, now);
+        begin_race(race, now);
         break;
     case ZKL_RACE_TRYING:
         race->unanswered += now >= race->answer_by && race->unanswered < INT32_MAX;
@@ -136,11 +136,11 @@ void zkl_race_want(zkl_race *race, int64_t now)
         break;
     }
     if (race->state == ZKL_RACE_PAUSED && now >= race->next_at) {
-        begin(race, now);
+        begin_race(race, now);
     }
 }
 
-static bool has_turn(const zkl_race_server *server)
+static bool server_has_turn(const zkl_race_server *server)
 {
     return server->name == ZKL_RACE_UNRESOLVED ||
            (server->name == ZKL_RACE_RESOLVED && server->tried < server->addresses);
@@ -158,7 +158,7 @@ static bool find_turn(zkl_race *race, zkl_race_turn *turn)
     zkl_race_server *next = NULL;
     for (int32_t i = 0; i < race->count; i++) {
         zkl_race_server *server = &race->servers[(race->first + i) % race->count];
-        if (has_turn(server) && (next == NULL || is_before(server, next))) {
+        if (server_has_turn(server) && (next == NULL || is_before(server, next))) {
             next = server;
         }
     }
@@ -224,7 +224,7 @@ static void await(zkl_race *race, int64_t now)
 }
 
 /* One of these has failed: the next turn is due now, or the next round in a while. */
-static void fail(zkl_race *race, int64_t now)
+static void fail_race(zkl_race *race, int64_t now)
 {
     race->refused = true;
     race->next_at = at_most(race->next_at, race->exhausted ? now + scattered(race, LONGEST_PAUSE) : now);
@@ -242,7 +242,7 @@ void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses, int64_
     race->servers[server].name = ZKL_RACE_RESOLVED;
     race->servers[server].addresses = addresses;
     if (addresses == 0) {
-        fail(race, now);
+        fail_race(race, now);
         return;
     }
     race->exhausted = false;
@@ -264,14 +264,14 @@ void zkl_race_not_begun(zkl_race *race, bool failed, int64_t now)
 void zkl_race_failed(zkl_race *race, int64_t now)
 {
     race->pending--;
-    fail(race, now);
+    fail_race(race, now);
 }
 
 void zkl_race_reached(zkl_race *race, int32_t server)
 {
     race->current = server;
     race->pending = 0;
-    enter(race, ZKL_RACE_REACHED);
+    enter_race(race, ZKL_RACE_REACHED);
 }
 
 void zkl_race_try(zkl_race *race, int64_t now, int64_t took)
@@ -280,7 +280,7 @@ void zkl_race_try(zkl_race *race, int64_t now, int64_t took)
     int64_t limit = took * ROUND_TRIPS > FIRST_HANDSHAKE ? took * ROUND_TRIPS : FIRST_HANDSHAKE;
     bool alone = race->count == 1 && race->servers[0].addresses == 1; /* there is nothing to try instead */
     race->answer_by = now + (alone ? longest : doubled(race, race->unanswered, limit, longest));
-    enter(race, ZKL_RACE_TRYING);
+    enter_race(race, ZKL_RACE_TRYING);
 }
 
 void zkl_race_answered(zkl_race *race, int64_t now)
@@ -288,7 +288,7 @@ void zkl_race_answered(zkl_race *race, int64_t now)
     race->servers[race->current].late_until = 0;
     race->unanswered = 0;
     race->begun_at = now;
-    enter(race, ZKL_RACE_ANSWERED);
+    enter_race(race, ZKL_RACE_ANSWERED);
 }
 
 void zkl_race_late(zkl_race *race, int32_t server, int64_t now)

@@ -22,7 +22,7 @@ struct zkl_resolution {
     zkl_answer answer;
 };
 
-static void drop(zkl_resolution *resolution)
+static void drop_resolution(zkl_resolution *resolution)
 {
     if (atomic_fetch_sub(&resolution->references, 1) > 1) {
         return;
@@ -46,7 +46,7 @@ static void give_answer(zkl_resolution *resolution, int error)
     atomic_store(&resolution->answered, true);
 }
 
-static void resolve(zkl_resolution *resolution)
+static void resolve_name(zkl_resolution *resolution)
 {
     const struct addrinfo hints = {
         .ai_socktype = SOCK_STREAM,
@@ -56,18 +56,18 @@ static void resolve(zkl_resolution *resolution)
 }
 
 /* The thread. */
-static void *run(void *argument)
+static void *run_resolution(void *argument)
 {
     zkl_resolution *resolution = argument;
-    resolve(resolution);
+    resolve_name(resolution);
     while (eventfd_write(resolution->fd, 1) != 0 && errno == EINTR) {
     }
-    drop(resolution);
+    drop_resolution(resolution);
     return NULL;
 }
 
 /* Returns false, with errno, if there can be no thread. */
-static bool start(zkl_resolution *resolution)
+static bool start_resolution(zkl_resolution *resolution)
 {
     resolution->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (resolution->fd < 0) {
@@ -75,7 +75,7 @@ static bool start(zkl_resolution *resolution)
     }
     pthread_t thread;
     atomic_store(&resolution->references, 2);
-    errno = zkl_thread_start(&thread, run, resolution);
+    errno = zkl_thread_start(&thread, run_resolution, resolution);
     if (errno != 0) {
         atomic_store(&resolution->references, 1);
         return false;
@@ -96,12 +96,12 @@ zkl_resolution *zkl_resolution_begin(const char *host, const char *port, bool nu
     resolution->host = zkl_copy(host, strlen(host));
     resolution->port = zkl_copy(port, strlen(port));
     if (resolution->host == NULL || resolution->port == NULL) {
-        drop(resolution);
+        drop_resolution(resolution);
         return NULL;
     }
     if (numeric) {
-        resolve(resolution);
-    } else if (!start(resolution)) {
+        resolve_name(resolution);
+    } else if (!start_resolution(resolution)) {
         give_answer(resolution, EAI_SYSTEM);
     }
     return resolution;
@@ -120,6 +120,6 @@ int zkl_resolution_fd(const zkl_resolution *resolution)
 void zkl_resolution_end(zkl_resolution *resolution)
 {
     if (resolution != NULL) {
-        drop(resolution);
+        drop_resolution(resolution);
     }
 }

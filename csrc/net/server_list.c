@@ -130,7 +130,7 @@ bool zkl_server_resolve(zkl_server *server, int64_t now)
     return server->resolution != NULL;
 }
 
-static const char *take_answer(zkl_server *server, int64_t now)
+static const char *take_addresses(zkl_server *server, int64_t now)
 {
     const zkl_answer *answer = zkl_resolution_answer(server->resolution);
     if (answer->error != 0) {
@@ -149,7 +149,7 @@ static const char *take_answer(zkl_server *server, int64_t now)
 
 const char *zkl_server_resolved(zkl_server *server, int64_t now)
 {
-    const char *problem = take_answer(server, now);
+    const char *problem = take_addresses(server, now);
     end_resolution(server);
     return problem;
 }

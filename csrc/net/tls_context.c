@@ -180,8 +180,8 @@ static bool is_readable(const char *option, const char *name, mode_t type, char 
 }
 
 /* Writes what is wrong with the value of an option, from OpenSSL's error. Returns false. */
-static bool refuse(const zkl_tls_library *tls, const char *option, const char *value, const char *advice, char *message,
-                   size_t size)
+static bool refuse_file(const zkl_tls_library *tls, const char *option, const char *value, const char *advice,
+                        char *message, size_t size)
 {
     const char *reason = tls->ERR_reason_error_string(tls->ERR_get_error());
     snprintf(message, size, "cannot use '%s' of the option tls.%s: %s%s%s", value, option,
@@ -204,7 +204,7 @@ static bool load_authorities(const zkl_tls_settings *settings, zkl_ssl_context *
     const char *option = own->ca_file != NULL ? "ca_file" : "ca_path";
     const char *value = own->ca_file != NULL ? own->ca_file : own->ca_path;
     return tls->SSL_CTX_load_verify_locations(context, own->ca_file, own->ca_path) == 1 ||
-           refuse(tls, option, value, "it must hold certificates in PEM", message, size);
+           refuse_file(tls, option, value, "it must hold certificates in PEM", message, size);
 }
 
 static bool load_certificate(const zkl_tls_settings *settings, zkl_ssl_context *context, char *message, size_t size)
@@ -221,18 +221,18 @@ static bool load_certificate(const zkl_tls_settings *settings, zkl_ssl_context *
         return false;
     }
     if (tls->SSL_CTX_use_certificate_chain_file(context, own->cert_file) != 1) {
-        return refuse(tls, "cert_file", own->cert_file, "it must hold a certificate in PEM", message, size);
+        return refuse_file(tls, "cert_file", own->cert_file, "it must hold a certificate in PEM", message, size);
     }
     if (tls->SSL_CTX_use_PrivateKey_file(context, key_file, ZKL_SSL_FILETYPE_PEM) != 1) {
-        return refuse(tls, key_option, key_file,
-                      own->key_password != NULL
-                          ? "it must hold the key of tls.cert_file in PEM, with the password tls.key_password"
-                          : "it must hold the key of tls.cert_file in PEM; an encrypted key needs "
-                            "tls.key_password",
-                      message, size);
+        return refuse_file(tls, key_option, key_file,
+                           own->key_password != NULL
+                               ? "it must hold the key of tls.cert_file in PEM, with the password tls.key_password"
+                               : "it must hold the key of tls.cert_file in PEM; an encrypted key needs "
+                                 "tls.key_password",
+                           message, size);
     }
     return tls->SSL_CTX_check_private_key(context) == 1 ||
-           refuse(tls, key_option, key_file, "it is not the key of tls.cert_file", message, size);
+           refuse_file(tls, key_option, key_file, "it is not the key of tls.cert_file", message, size);
 }
 
 /*
@@ -267,8 +267,8 @@ static bool set_ciphers(const zkl_tls_settings *settings, zkl_ssl_context *conte
     bool set = (suites[0] == '\0' || tls->SSL_CTX_set_ciphersuites(context, suites) == 1) &&
                (ciphers[0] == '\0' || tls->SSL_CTX_set_cipher_list(context, ciphers) == 1);
     zkl_free(parts);
-    return set || refuse(tls, "ciphers", list, "it must hold names of ciphers that encrypt, separated by colons",
-                         message, size);
+    return set || refuse_file(tls, "ciphers", list, "it must hold names of ciphers that encrypt, separated by colons",
+                              message, size);
 }
 
 static bool set_up(const zkl_tls_settings *settings, zkl_ssl_context *context, char *message, size_t size)

@@ -28,7 +28,7 @@ static bool loaded;
 static const char *const names[] = {"libssl.so.3", "libssl.so.1.1"};
 
 /* Stores the address of a function in a pointer to a function, which C has no cast for. Returns whether it was found. */
-static bool find(void *handle, const char *name, void *function, size_t size)
+static bool find_function(void *handle, const char *name, void *function, size_t size)
 {
     void *address = dlsym(handle, name);
     memcpy(function, &address, size);
@@ -39,7 +39,7 @@ static bool find(void *handle, const char *name, void *function, size_t size)
 static const char *find_all(void *handle)
 {
 #define FIND(result, name, arguments)                                                                                  \
-    if (!find(handle, #name, (void *)&library.name, sizeof library.name)) {                                            \
+    if (!find_function(handle, #name, (void *)&library.name, sizeof library.name)) {                                   \
         return #name;                                                                                                  \
     }
     ZKL_EACH_TLS_FUNCTION(FIND)

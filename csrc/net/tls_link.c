@@ -32,7 +32,7 @@
  */
 #define FLUSHED_FOR (ZKL_SECOND / 100)
 
-/* docs/design.md has the table of the states, and `enter` makes every transition. */
+/* docs/design.md has the table of the states, and `enter_link` makes every transition. */
 typedef enum {
     ZKL_TLS_LINK_NONE,
     ZKL_TLS_LINK_HANDSHAKING,
@@ -74,7 +74,7 @@ struct zkl_tls_link {
 
 /* --- states -------------------------------------------------------------------------------------------------------- */
 
-static void enter(zkl_tls_link *link, zkl_tls_link_state next)
+static void enter_link(zkl_tls_link *link, zkl_tls_link_state next)
 {
 #define TO(state) (1U << ZKL_TLS_LINK_##state)
     static const uint32_t legal[] = {
@@ -100,7 +100,7 @@ static void close_fd(int *fd)
  * Ends what there is of a connection. The sockets are shut down and not only closed: a child that the program has forked meanwhile may
  * have a copy of them.
  */
-static void drop(zkl_tls_link *link)
+static void drop_link(zkl_tls_link *link)
 {
     const zkl_tls_library *tls = link->settings.library;
     if (link->ssl != NULL) {
@@ -131,13 +131,13 @@ static void drop(zkl_tls_link *link)
 
 static void end_connection(zkl_tls_link *link)
 {
-    drop(link);
-    enter(link, ZKL_TLS_LINK_NONE);
+    drop_link(link);
+    enter_link(link, ZKL_TLS_LINK_NONE);
 }
 
-static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void fail_link(zkl_tls_link *link, zkl_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
+static void fail_link(zkl_tls_link *link, zkl_code code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -147,8 +147,8 @@ static void fail(zkl_tls_link *link, zkl_code code, const char *format, ...)
     if (zkl_server_has_news(link->server, link->problem)) {
         link->log(link->log_context, ZOO_LOG_LEVEL_WARN, link->problem);
     }
-    drop(link);
-    enter(link, ZKL_TLS_LINK_BROKEN);
+    drop_link(link);
+    enter_link(link, ZKL_TLS_LINK_BROKEN);
 }
 
 static const char *server_text(const zkl_tls_link *link)
@@ -262,17 +262,18 @@ static bool may_go_on(zkl_tls_link *link, int result)
     }
     const char *server = server_text(link);
     if (!open && (link->eof || link->error != 0)) {
-        fail(link, ZKL_TLS_FAILED,
-             "'%s' closed the connection during the TLS handshake; use the server's secureClientPort, and see its log",
-             server);
+        fail_link(
+            link, ZKL_TLS_FAILED,
+            "'%s' closed the connection during the TLS handshake; use the server's secureClientPort, and see its log",
+            server);
     } else if (link->error != 0) {
-        fail(link, ZKL_DISCONNECTED, "the connection to '%s' is lost: %s", server, strerror(link->error));
+        fail_link(link, ZKL_DISCONNECTED, "the connection to '%s' is lost: %s", server, strerror(link->error));
     } else if (link->eof || error == ZKL_SSL_ERROR_ZERO_RETURN) {
-        fail(link, ZKL_DISCONNECTED, "'%s' closed the connection", server);
+        fail_link(link, ZKL_DISCONNECTED, "'%s' closed the connection", server);
     } else {
         char message[ZKL_MESSAGE_SIZE];
         zkl_tls_explain(&link->settings, link->ssl, server, message, sizeof message);
-        fail(link, ZKL_TLS_FAILED, "%s", message);
+        fail_link(link, ZKL_TLS_FAILED, "%s", message);
     }
     return false;
 }
@@ -323,7 +324,7 @@ static void not_written(zkl_tls_link *link, int result)
     move_down(link);
     if (link->state == ZKL_TLS_LINK_OPEN) {
         link->fatal = true;
-        fail(link, ZKL_DISCONNECTED, "the connection to '%s' is lost: %s", server_text(link), strerror(error));
+        fail_link(link, ZKL_DISCONNECTED, "the connection to '%s' is lost: %s", server_text(link), strerror(error));
     }
 }
 
@@ -367,13 +368,13 @@ static bool make_ssl(zkl_tls_link *link)
     char message[ZKL_MESSAGE_SIZE];
     link->context = zkl_tls_context_open(&link->settings, message, sizeof message);
     if (link->context == NULL) {
-        fail(link, ZKL_TLS_FAILED, "%s", message);
+        fail_link(link, ZKL_TLS_FAILED, "%s", message);
         return false;
     }
     link->ssl = tls->SSL_new(link->context);
     zkl_bio *bio = link->ssl != NULL ? tls->BIO_new(link->method) : NULL;
     if (bio == NULL) {
-        fail(link, ZKL_FAILED, "not enough memory for a TLS connection");
+        fail_link(link, ZKL_FAILED, "not enough memory for a TLS connection");
         return false;
     }
     tls->BIO_set_data(bio, link);
@@ -382,7 +383,7 @@ static bool make_ssl(zkl_tls_link *link)
     tls->SSL_set_connect_state(link->ssl);
     const char *name = zkl_tls_name(&link->settings, link->server->name);
     if (!zkl_tls_expect(&link->settings, link->ssl, name)) {
-        fail(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", name);
+        fail_link(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", name);
         return false;
     }
     return true;
@@ -397,9 +398,9 @@ static bool is_protected(zkl_tls_link *link)
         return true;
     }
     link->fatal = true;
-    fail(link, ZKL_TLS_FAILED,
-         "the cipher %s, which '%s' chose, does not encrypt, or needs no certificate; see the option tls.ciphers",
-         tls->SSL_CIPHER_get_name(cipher), server_text(link));
+    fail_link(link, ZKL_TLS_FAILED,
+              "the cipher %s, which '%s' chose, does not encrypt, or needs no certificate; see the option tls.ciphers",
+              tls->SSL_CIPHER_get_name(cipher), server_text(link));
     return false;
 }
 
@@ -416,7 +417,7 @@ static void shake_hands(zkl_tls_link *link)
         snprintf(message, sizeof message, "connected to '%s' by %s", server_text(link),
                  link->settings.library->SSL_get_version(link->ssl));
         link->log(link->log_context, ZOO_LOG_LEVEL_INFO, message);
-        enter(link, ZKL_TLS_LINK_OPEN);
+        enter_link(link, ZKL_TLS_LINK_OPEN);
     }
 }
 
@@ -439,9 +440,9 @@ void zkl_tls_link_begin(zkl_tls_link *link, zkl_connector *connector, int fd)
     zkl_tls_link_end(link);
     link->fd = zkl_connector_take(connector, &link->server);
     link->left = TURN;
-    enter(link, ZKL_TLS_LINK_HANDSHAKING);
+    enter_link(link, ZKL_TLS_LINK_HANDSHAKING);
     if (!take_over(link, connector, fd)) {
-        fail(link, ZKL_FAILED, "cannot make sockets for TLS: %s", strerror(errno));
+        fail_link(link, ZKL_FAILED, "cannot make sockets for TLS: %s", strerror(errno));
     } else if (make_ssl(link)) {
         shake_hands(link);
     }
@@ -459,9 +460,9 @@ bool zkl_tls_link_late(zkl_tls_link *link)
     if (link->state != ZKL_TLS_LINK_HANDSHAKING) {
         return false;
     }
-    fail(link, ZKL_TLS_FAILED,
-         "'%s' did not finish the TLS handshake in time; use the server's secureClientPort, and see its log",
-         server_text(link));
+    fail_link(link, ZKL_TLS_FAILED,
+              "'%s' did not finish the TLS handshake in time; use the server's secureClientPort, and see its log",
+              server_text(link));
     return true;
 }
 
@@ -614,7 +615,7 @@ void zkl_tls_link_free(zkl_tls_link *link)
     if (link == NULL) {
         return;
     }
-    drop(link);
+    drop_link(link);
     zkl_tls_settings_free(&link->settings);
     explicit_bzero(link, sizeof *link); /* its buffers had the bytes that went through it */
     zkl_free(link);

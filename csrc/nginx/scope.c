@@ -78,7 +78,7 @@ static struct {
     _Atomic size_t place; /* one of pool_places, 0 until it is known */
 } nginx = {.once = PTHREAD_ONCE_INIT};
 
-static void look_up(void)
+static void look_up_nginx(void)
 {
     *(void **)&nginx.add_to_request = dlsym(RTLD_DEFAULT, "ngx_http_cleanup_add");
     *(void **)&nginx.add_to_pool = dlsym(RTLD_DEFAULT, "ngx_pool_cleanup_add");
@@ -138,7 +138,7 @@ static void *find_pool(void *request)
 /* Returns a new cleanup entry of a request, or NULL. */
 static nginx_cleanup *add_cleanup(void *request, bool in_stream)
 {
-    pthread_once(&nginx.once, look_up);
+    pthread_once(&nginx.once, look_up_nginx);
     if (in_stream) {
         const uint32_t *session = ((void **)request)[1];
         return nginx.add_to_session != NULL && *session == STREAM_SIGNATURE ? nginx.add_to_session(request, 0) : NULL;

@@ -45,14 +45,14 @@ struct zkl_part {
     struct ACL_vector acl;
 };
 
-/* The state of an operation. docs/design.md has the table of the transitions; `enter` makes each of them. */
+/* The state of an operation. docs/design.md has the table of the transitions; `enter_operation` makes each of them. */
 typedef enum {
     ZKL_OPERATION_STATE_NEW,      /* set by zkl_operation_new: not submitted */
     ZKL_OPERATION_STATE_WAITING,  /* set by zkl_operations_submit and wait_again: in operations->waiting, to be sent */
     ZKL_OPERATION_STATE_DECIDING, /* set by send_operation and on_replied: being sent, or its reply is being evaluated */
     ZKL_OPERATION_STATE_FLYING,   /* set by send_operation: its request is in flight */
-    ZKL_OPERATION_STATE_ABANDONED, /* set by finish: the same, but its answer is not reported any more */
-    ZKL_OPERATION_STATE_ANSWERED /* set by finish and on_replied: answered or cancelled, and no request is in flight */
+    ZKL_OPERATION_STATE_ABANDONED, /* set by finish_operation: the same, but its answer is not reported any more */
+    ZKL_OPERATION_STATE_ANSWERED /* set by finish_operation and on_replied: answered or cancelled, and no request is in flight */
 } zkl_operation_state;
 
 struct zkl_operation {
@@ -129,7 +129,7 @@ static void free_parts(zkl_operation *operation)
     operation->part_count = 0;
 }
 
-static void free_operation(zkl_operation *operation)
+static void free_parts_of(zkl_operation *operation)
 {
     free_parts(operation);
     zkl_free(operation);
@@ -153,7 +153,7 @@ zkl_operation *zkl_operation_new(const zkl_operation_request *request)
         operation->size += whole ? size_of_part(part) : 0;
     }
     if (!whole) {
-        free_operation(operation);
+        free_parts_of(operation);
         return NULL;
     }
     return operation;
@@ -219,7 +219,7 @@ static void take_off(zkl_operation *operation)
 }
 
 /* Enters the next state. An operation that stops waiting moves to operations->begun. wait_again does the opposite. */
-static void enter(zkl_operation *operation, zkl_operation_state next)
+static void enter_operation(zkl_operation *operation, zkl_operation_state next)
 {
 #define TO(state) (1U << ZKL_OPERATION_STATE_##state)
     static const uint32_t legal[] = {
@@ -252,10 +252,10 @@ static bool is_finished(const zkl_operation *operation)
 }
 
 /* No answer is reported any more, after the one that is about to be given. */
-static void finish(zkl_operation *operation)
+static void finish_operation(zkl_operation *operation)
 {
     bool flying = operation->state == ZKL_OPERATION_STATE_FLYING;
-    enter(operation, flying ? ZKL_OPERATION_STATE_ABANDONED : ZKL_OPERATION_STATE_ANSWERED);
+    enter_operation(operation, flying ? ZKL_OPERATION_STATE_ABANDONED : ZKL_OPERATION_STATE_ANSWERED);
 }
 
 /* Gives up the watch. While the read that arms it is in flight, its reply has to come first. */
@@ -271,20 +271,20 @@ static void leave_watch(zkl_operation *operation)
  * Answers an operation that has no answer yet. `result` becomes the host's. `failed_part` is -1 unless one part of a
  * multi is to blame.
  */
-static void answer(zkl_operation *operation, zkl_code code, const char *message, zkl_operation_result *result,
-                   int32_t failed_part)
+static void answer_operation(zkl_operation *operation, zkl_code code, const char *message, zkl_operation_result *result,
+                             int32_t failed_part)
 {
-    finish(operation);
+    finish_operation(operation);
     if (code != ZKL_OK) {
         leave_watch(operation);
     }
     operation->host->done(operation->user, code, message, result, failed_part);
 }
 
-static void fail(zkl_operation *operation, zkl_code code, const char *format, ...)
+static void fail_operation(zkl_operation *operation, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void fail(zkl_operation *operation, zkl_code code, const char *format, ...)
+static void fail_operation(zkl_operation *operation, zkl_code code, const char *format, ...)
 {
     char reason[288];
     char what[208];
@@ -295,12 +295,12 @@ static void fail(zkl_operation *operation, zkl_code code, const char *format, ..
     va_end(args);
     describe(operation, what, sizeof what);
     snprintf(message, sizeof message, "%s: %s", what, reason);
-    answer(operation, code, message, NULL, -1);
+    answer_operation(operation, code, message, NULL, -1);
 }
 
 static void fail_for_memory(zkl_operation *operation, const char *when)
 {
-    fail(operation, ZKL_FAILED, "not enough memory%s", when);
+    fail_operation(operation, ZKL_FAILED, "not enough memory%s", when);
 }
 
 /* --- what the server answered -------------------------------------------------------------------------------------- */
@@ -379,7 +379,7 @@ static void succeed(zkl_operation *operation, const zkl_reply *reply)
 {
     zkl_operation_result *result = copy_reply(operation, reply);
     if (result != NULL) {
-        answer(operation, ZKL_OK, "", result, -1);
+        answer_operation(operation, ZKL_OK, "", result, -1);
     } else {
         fail_for_memory(operation, is_read(operation->kind) ? " for the answer" : " for the answer: it was executed");
     }
@@ -414,7 +414,7 @@ static void fail_multi(zkl_operation *operation, int rc)
 {
     int32_t index = find_failed_part(operation);
     if (index < 0) {
-        fail(operation, zkl_code_of(rc), "%s; nothing was written", zkl_words_of(rc));
+        fail_operation(operation, zkl_code_of(rc), "%s; nothing was written", zkl_words_of(rc));
         return;
     }
     const struct zkl_part *part = &operation->parts[index];
@@ -422,7 +422,7 @@ static void fail_multi(zkl_operation *operation, int rc)
     char message[ZKL_OPERATION_MESSAGE_SIZE];
     snprintf(message, sizeof message, "a transaction of %d operations: %s '%.160s' gives '%.80s'; nothing was written",
              operation->part_count, verb(part->kind), part->path, zkl_words_of(error));
-    answer(operation, zkl_code_of(error), message, NULL, index);
+    answer_operation(operation, zkl_code_of(error), message, NULL, index);
 }
 
 /* Lets the operation wait until requests may go out, ahead of operations that were requested later. */
@@ -430,7 +430,7 @@ static void wait_again(zkl_operation *operation)
 {
     struct zkl_operation_list *list = &operation->operations->waiting;
     take_off(operation);
-    enter(operation, ZKL_OPERATION_STATE_WAITING);
+    enter_operation(operation, ZKL_OPERATION_STATE_WAITING);
     zkl_operation *later = TAILQ_FIRST(list);
     while (later != NULL && later->serial < operation->serial) {
         later = TAILQ_NEXT(later, all);
@@ -446,7 +446,7 @@ static void free_if_done(zkl_operation *operation)
 {
     if (operation->forgotten && !is_flying(operation)) {
         take_off(operation);
-        free_operation(operation);
+        free_parts_of(operation);
     }
 }
 
@@ -482,12 +482,12 @@ static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
         wait_again(operation);
     } else if (was_not_answered(rc)) {
         operations->wire->stats.unknown_outcomes++;
-        fail(operation, ZKL_DISCONNECTED, "the connection was lost (%s): whether it was executed is not known",
-             zerror(rc));
+        fail_operation(operation, ZKL_DISCONNECTED,
+                       "the connection was lost (%s): whether it was executed is not known", zerror(rc));
     } else if (operation->kind == ZKL_OPERATION_MULTI && rc != ZMARSHALLINGERROR) {
         fail_multi(operation, rc);
     } else {
-        fail(operation, zkl_code_of(rc), "%s", zkl_words_of(rc));
+        fail_operation(operation, zkl_code_of(rc), "%s", zkl_words_of(rc));
     }
 }
 
@@ -495,7 +495,7 @@ static void on_replied(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_operation *operation = owner;
     bool abandoned = operation->state == ZKL_OPERATION_STATE_ABANDONED;
-    enter(operation, abandoned ? ZKL_OPERATION_STATE_ANSWERED : ZKL_OPERATION_STATE_DECIDING);
+    enter_operation(operation, abandoned ? ZKL_OPERATION_STATE_ANSWERED : ZKL_OPERATION_STATE_DECIDING);
     if (operation->watch != NULL) {
         zkl_user_watch_armed(operation->watch, is_success(operation, rc));
     }
@@ -619,7 +619,7 @@ static void send_operation(zkl_operation *operation)
         fail_for_memory(operation, "");
         return;
     }
-    enter(operation, ZKL_OPERATION_STATE_DECIDING);
+    enter_operation(operation, ZKL_OPERATION_STATE_DECIDING);
     if (makes_ephemeral(operation)) {
         zkl_heartbeat_note_ephemeral(&operations->session->heartbeat);
     }
@@ -628,7 +628,7 @@ static void send_operation(zkl_operation *operation)
     }
     int rc = call_client(operation);
     if (rc == ZOK) {
-        enter(operation, ZKL_OPERATION_STATE_FLYING);
+        enter_operation(operation, ZKL_OPERATION_STATE_FLYING);
         operations->sent_bytes += operation->size;
         return;
     }
@@ -640,7 +640,7 @@ static void send_operation(zkl_operation *operation)
         wait_again(operation); /* the session is over, as a session event is about to tell */
         pause_sending(operations);
     } else {
-        fail(operation, ZKL_FAILED, "the ZooKeeper client refused it: %s", zerror(rc));
+        fail_operation(operation, ZKL_FAILED, "the ZooKeeper client refused it: %s", zerror(rc));
     }
 }
 
@@ -681,18 +681,18 @@ void zkl_operations_begin_turn(zkl_operations *operations)
 /* --- the driver's calls -------------------------------------------------------------------------------------------- */
 
 /* Refuses the operation if no answer of the server is needed for that; else returns false. */
-static bool refuse_locally(zkl_operation *operation)
+static bool refuse_operation(zkl_operation *operation)
 {
     zkl_operations *operations = operation->operations;
     if (zkl_session_closing(operations->session)) {
-        fail(operation, ZKL_CLOSED, "the client is closed");
+        fail_operation(operation, ZKL_CLOSED, "the client is closed");
     } else if (operations->session->state == ZKL_STATE_AUTH_FAILED) {
-        fail(operation, ZKL_AUTH_FAILED, "%s", operations->session->problem);
+        fail_operation(operation, ZKL_AUTH_FAILED, "%s", operations->session->problem);
     } else if (operation->size > LARGEST_REQUEST) {
-        fail(operation, ZKL_FAILED, "it has %zu bytes, and a ZooKeeper server takes no more than %d at once",
-             operation->size, LARGEST_REQUEST);
+        fail_operation(operation, ZKL_FAILED, "it has %zu bytes, and a ZooKeeper server takes no more than %d at once",
+                       operation->size, LARGEST_REQUEST);
     } else if (operation->watch_wanted && !zkl_user_watch_fits(operations, operation->parts->path)) {
-        fail(operation, ZKL_FAILED, "this client watches too many paths to watch another");
+        fail_operation(operation, ZKL_FAILED, "this client watches too many paths to watch another");
     } else {
         return false;
     }
@@ -708,9 +708,9 @@ void zkl_operations_submit(zkl_operations *operations, zkl_operation *operation,
     operation->user = user;
     operation->serial = ++operations->serial;
     operation->size += (size_t)operation->part_count * (size_t)operations->wire->chroot_length;
-    enter(operation, ZKL_OPERATION_STATE_WAITING);
+    enter_operation(operation, ZKL_OPERATION_STATE_WAITING);
     TAILQ_INSERT_TAIL(&operations->waiting, operation, all);
-    if (!refuse_locally(operation) && operations->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {
+    if (!refuse_operation(operation) && operations->sent_bytes + operation->size <= SEND_BETWEEN_TURNS) {
         zkl_operations_send(operations);
     }
 }
@@ -719,7 +719,7 @@ void zkl_operation_cancel(zkl_operation *operation, int64_t now)
 {
     operation->operations->wire->now = now;
     if (!is_finished(operation)) {
-        finish(operation);
+        finish_operation(operation);
     }
     leave_watch(operation);
 }
@@ -727,7 +727,7 @@ void zkl_operation_cancel(zkl_operation *operation, int64_t now)
 void zkl_operation_forget(zkl_operation *operation, int64_t now)
 {
     if (operation->operations == NULL) {
-        free_operation(operation);
+        free_parts_of(operation);
         return;
     }
     zkl_operation_cancel(operation, now);
@@ -742,9 +742,9 @@ static void fail_all(struct zkl_operation_list *list, zkl_code code, const char 
     for (operation = TAILQ_FIRST(list); operation != NULL; operation = next) {
         next = TAILQ_NEXT(operation, all);
         if (operation->state == ZKL_OPERATION_STATE_FLYING && !is_read(operation->kind)) {
-            fail(operation, code, "%s: whether it was executed is not known", message);
+            fail_operation(operation, code, "%s: whether it was executed is not known", message);
         } else if (!is_finished(operation)) {
-            fail(operation, code, "%s", message);
+            fail_operation(operation, code, "%s", message);
         }
     }
 }
@@ -770,35 +770,35 @@ void zkl_operations_free(zkl_operations *operations)
         if (operation->watch != NULL) {
             zkl_user_watch_leave(operation->watch); /* the handle is closed: no reply comes any more */
         }
-        free_operation(operation);
+        free_parts_of(operation);
     }
 }
 
 /* --- what the session reports -------------------------------------------------------------------------------------- */
 
-static void ready(void *owner)
+static void operations_ready(void *owner)
 {
     zkl_user_watches_resume(owner);
 }
 
-static void over(void *owner, const char *why)
+static void operations_over(void *owner, const char *why)
 {
     zkl_operations *operations = owner;
     (void)why;
     zkl_user_watches_end(operations, zkl_session_closing(operations->session) ? ZKL_CLOSED : ZKL_LOST);
 }
 
-static void closed(void *owner)
+static void operations_closed(void *owner)
 {
     zkl_user_watches_closed(owner);
 }
 
-static void refused(void *owner, zkl_code code, const char *message)
+static void operations_refused(void *owner, zkl_code code, const char *message)
 {
     zkl_operations_fail(owner, code, message);
 }
 
-static void retry(void *owner)
+static void operations_retry(void *owner)
 {
     zkl_operations *operations = owner;
     zkl_user_watches_resume(operations);
@@ -806,9 +806,9 @@ static void retry(void *owner)
 }
 
 const zkl_session_listener zkl_operations_listener = {
-    .ready = ready,
-    .over = over,
-    .closed = closed,
-    .refused = refused,
-    .retry = retry,
+    .ready = operations_ready,
+    .over = operations_over,
+    .closed = operations_closed,
+    .refused = operations_refused,
+    .retry = operations_retry,
 };

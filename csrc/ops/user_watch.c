@@ -19,7 +19,7 @@
 /* What the operation that requested a watch needs of it. In this order; TOLD may be skipped. */
 typedef enum {
     ZKL_INTEREST_AWAITED, /* set by zkl_user_watch_new: it is to be told that the watch fired, or that it never will */
-    ZKL_INTEREST_TOLD,    /* set by tell: it was told, and still points to the watch */
+    ZKL_INTEREST_TOLD,    /* set by tell_user_watch: it was told, and still points to the watch */
     ZKL_INTEREST_DROPPED  /* set by zkl_user_watch_leave: it does not know the watch any more */
 } zkl_watch_interest;
 
@@ -37,14 +37,14 @@ struct zkl_user_watch {
     bool counted;  /* counted among the watches of the session: not once it has fired, or could not be set */
 };
 
-static int64_t bytes_of(const zkl_operations *operations, const char *path)
+static int64_t bytes_of_user_watch(const zkl_operations *operations, const char *path)
 {
     return operations->wire->chroot_length + (int64_t)strlen(path) + ZKL_WATCH_OVERHEAD;
 }
 
 bool zkl_user_watch_fits(const zkl_operations *operations, const char *path)
 {
-    return zkl_watches_have_room(&operations->session->watches, bytes_of(operations, path));
+    return zkl_watches_have_room(&operations->session->watches, bytes_of_user_watch(operations, path));
 }
 
 /* A watch that has fired counts no more, although an operation may point to it for long: until garbage is collected. */
@@ -54,7 +54,8 @@ static void set_counted(zkl_user_watch *watch, bool counted)
         zkl_session *session = watch->operations->session;
         watch->counted = counted;
         zkl_heartbeat_count(&session->heartbeat, 0, counted ? 1 : -1);
-        zkl_watches_reserve(&session->watches, (counted ? 1 : -1) * bytes_of(watch->operations, watch->path));
+        zkl_watches_reserve(&session->watches,
+                            (counted ? 1 : -1) * bytes_of_user_watch(watch->operations, watch->path));
         session->wire.stats.watches += counted ? 1 : -1;
     }
 }
@@ -82,7 +83,7 @@ zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path,
 }
 
 /* Returns whether an operation points to the watch. */
-static bool is_known(const zkl_user_watch *watch)
+static bool knows_user_watch(const zkl_user_watch *watch)
 {
     return watch->interest != ZKL_INTEREST_DROPPED;
 }
@@ -96,9 +97,9 @@ static void set_cleaning(zkl_user_watch *watch, bool cleaning)
 }
 
 /* Frees the watch when its address is not known any more: by no operation, by no request, and not by the C client. */
-static void free_if_unused(zkl_user_watch *watch)
+static void free_user_watch_if_unused(zkl_user_watch *watch)
 {
-    if (is_known(watch) || watch->flying || watch->state != ZKL_WATCH_IDLE) {
+    if (knows_user_watch(watch) || watch->flying || watch->state != ZKL_WATCH_IDLE) {
         return;
     }
     set_cleaning(watch, false);
@@ -108,7 +109,7 @@ static void free_if_unused(zkl_user_watch *watch)
     zkl_free(watch);
 }
 
-static void tell(zkl_user_watch *watch, zkl_node_event event, zkl_code code)
+static void tell_user_watch(zkl_user_watch *watch, zkl_node_event event, zkl_code code)
 {
     if (watch->interest == ZKL_INTEREST_AWAITED) {
         watch->interest = ZKL_INTEREST_TOLD;
@@ -117,13 +118,13 @@ static void tell(zkl_user_watch *watch, zkl_node_event event, zkl_code code)
 }
 
 /* Returns whether the program still waits, or is about to wait, for this kind of watch on a path. */
-static bool is_wanted(const zkl_operations *operations, const char *path, bool children)
+static bool user_watch_is_wanted(const zkl_operations *operations, const char *path, bool children)
 {
     const zkl_user_watch *watch;
     LIST_FOREACH(watch, &operations->watches, all)
     {
         bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_ARMING;
-        if (is_known(watch) && armed && watch->children == children && strcmp(watch->path, path) == 0) {
+        if (knows_user_watch(watch) && armed && watch->children == children && strcmp(watch->path, path) == 0) {
             return true;
         }
     }
@@ -131,20 +132,20 @@ static bool is_wanted(const zkl_operations *operations, const char *path, bool c
 }
 
 /* All watches of one kind on a node were removed, including those that the program does not need any more. */
-static void forget(zkl_operations *operations, const char *path, bool children)
+static void forget_user_watch(zkl_operations *operations, const char *path, bool children)
 {
     zkl_user_watch *watch, *next;
     for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
         next = LIST_NEXT(watch, all);
         bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
-        if (armed && !is_known(watch) && watch->children == children && strcmp(watch->path, path) == 0) {
+        if (armed && !knows_user_watch(watch) && watch->children == children && strcmp(watch->path, path) == 0) {
             watch->state = ZKL_WATCH_IDLE;
-            free_if_unused(watch);
+            free_user_watch_if_unused(watch);
         }
     }
 }
 
-static void on_removed(void *owner, int rc, const zkl_reply *reply)
+static void on_user_watch_removed(void *owner, int rc, const zkl_reply *reply)
 {
     (void)reply;
     zkl_user_watch *watch = owner;
@@ -158,21 +159,21 @@ static void on_removed(void *owner, int rc, const zkl_reply *reply)
         }
     } else if (watch->state == ZKL_WATCH_REMOVING) {
         /* Not this one yet: its request is in flight. */
-        forget(operations, watch->path, watch->children);
+        forget_user_watch(operations, watch->path, watch->children);
         zkl_watch_forgotten(&operations->session->watches, watch->path, watch->children);
     }
     watch->flying = false;
-    free_if_unused(watch);
+    free_user_watch_if_unused(watch);
 }
 
 /*
  * Removes an armed watch that is not needed any more, if no other watch is lost with it: now, or when requests may go
  * out again.
  */
-static void disarm(zkl_user_watch *watch)
+static void disarm_user_watch(zkl_user_watch *watch)
 {
     zkl_operations *operations = watch->operations;
-    if (is_wanted(operations, watch->path, watch->children) ||
+    if (user_watch_is_wanted(operations, watch->path, watch->children) ||
         zkl_watch_wanted(&operations->session->watches, watch->path, watch->children)) {
         set_cleaning(watch, false);
         return;
@@ -183,7 +184,7 @@ static void disarm(zkl_user_watch *watch)
     }
     watch->state = ZKL_WATCH_REMOVING;
     watch->flying = true;
-    const zkl_ask ask = {.on_reply = on_removed, .owner = watch};
+    const zkl_ask ask = {.on_reply = on_user_watch_removed, .owner = watch};
     int rc = zkl_send_unwatch(operations->wire, &ask, watch->path, watch->children);
     if (rc != ZOK) {
         watch->flying = false;
@@ -211,9 +212,9 @@ void zkl_user_watch_leave(zkl_user_watch *watch)
 {
     watch->interest = ZKL_INTEREST_DROPPED;
     if (watch->state == ZKL_WATCH_ARMED) {
-        disarm(watch);
+        disarm_user_watch(watch);
     }
-    free_if_unused(watch);
+    free_user_watch_if_unused(watch);
 }
 
 void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context)
@@ -233,8 +234,8 @@ void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *pa
     watch->operations->wire->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
     set_counted(watch, false);
-    tell(watch, event, ZKL_OK);
-    free_if_unused(watch);
+    tell_user_watch(watch, event, ZKL_OK);
+    free_user_watch_if_unused(watch);
 }
 
 void zkl_user_watches_resume(zkl_operations *operations)
@@ -242,9 +243,9 @@ void zkl_user_watches_resume(zkl_operations *operations)
     zkl_user_watch *watch, *next;
     for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
         next = LIST_NEXT(watch, all);
-        if (watch->state == ZKL_WATCH_ARMED && !is_known(watch)) {
-            disarm(watch);
-            free_if_unused(watch);
+        if (watch->state == ZKL_WATCH_ARMED && !knows_user_watch(watch)) {
+            disarm_user_watch(watch);
+            free_user_watch_if_unused(watch);
         }
     }
 }
@@ -255,7 +256,7 @@ void zkl_user_watches_end(zkl_operations *operations, zkl_code code)
     LIST_FOREACH(watch, &operations->watches, all)
     {
         if (watch->state == ZKL_WATCH_ARMED) {
-            tell(watch, ZKL_EVENT_NONE, code);
+            tell_user_watch(watch, ZKL_EVENT_NONE, code);
         }
     }
 }
@@ -267,7 +268,7 @@ void zkl_user_watches_closed(zkl_operations *operations)
         next = LIST_NEXT(watch, all);
         watch->state = ZKL_WATCH_IDLE;
         set_counted(watch, false);
-        free_if_unused(watch);
+        free_user_watch_if_unused(watch);
     }
 }
 
@@ -275,12 +276,12 @@ void zkl_user_watches_closed(zkl_operations *operations)
 
 static bool wanted(const void *owner, const char *path, bool children)
 {
-    return is_wanted(owner, path, children);
+    return user_watch_is_wanted(owner, path, children);
 }
 
 static void removed(void *owner, const char *path, bool children)
 {
-    forget(owner, path, children);
+    forget_user_watch(owner, path, children);
 }
 
 const zkl_other_watches zkl_program_watches = {.wanted = wanted, .removed = removed};

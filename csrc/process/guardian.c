@@ -67,7 +67,7 @@ static wrapper_state wait_for_wrapper(int socket, int timer, int ms)
 }
 
 /* Makes the timer go off at an instant; one that is over counts as now. */
-static void arm(int timer, int64_t at)
+static void arm_guardian(int timer, int64_t at)
 {
     struct itimerspec spec = {0};
     if (at != ZKL_GUARD_NEVER) {
@@ -130,7 +130,7 @@ static void watch(zkl_guard_page *page, int socket, int timer)
         if (term_at <= now) {
             ask_group(page);
         }
-        arm(timer, term_at > now && term_at < kill_at ? term_at : kill_at);
+        arm_guardian(timer, term_at > now && term_at < kill_at ? term_at : kill_at);
         wrapper = wait_for_wrapper(socket, timer, -1);
     }
     kill_group(page, socket, wrapper);

@@ -30,7 +30,7 @@ static int push_errno(lua_State *L, int error)
     return 2;
 }
 
-static int push_result(lua_State *L, bool done)
+static int push_status(lua_State *L, bool done)
 {
     if (!done) {
         return push_errno(L, errno);
@@ -129,7 +129,7 @@ static int process_write(lua_State *L)
             length -= (size_t)written;
         }
     }
-    return push_result(L, length == 0);
+    return push_status(L, length == 0);
 }
 
 /* pipe() -> end to read, end to write | nil, message */
@@ -153,7 +153,7 @@ static int process_close(lua_State *L)
 /* keep(fd) -> true | nil, message: the descriptor is open, and commands do not get it */
 static int process_keep(lua_State *L)
 {
-    return push_result(L, fcntl((int)luaL_checkinteger(L, 1), F_SETFD, FD_CLOEXEC) == 0);
+    return push_status(L, fcntl((int)luaL_checkinteger(L, 1), F_SETFD, FD_CLOEXEC) == 0);
 }
 
 static int process_is_terminal(lua_State *L)
@@ -244,7 +244,7 @@ static int process_signal_group(lua_State *L)
 {
     pid_t group = (pid_t)luaL_checkinteger(L, 1);
     errno = EINVAL;
-    return push_result(L, zkl_group_signal(group, check_signal(L, 2)));
+    return push_status(L, zkl_group_signal(group, check_signal(L, 2)));
 }
 
 /* group_state(group) -> "gone" | "alive" */
@@ -276,7 +276,7 @@ static int process_terminal_group(lua_State *L)
 /* give_terminal(terminal, group) -> true | nil, message */
 static int process_give_terminal(lua_State *L)
 {
-    return push_result(L, zkl_terminal_give((int)luaL_checkinteger(L, 1), (pid_t)luaL_checkinteger(L, 2)));
+    return push_status(L, zkl_terminal_give((int)luaL_checkinteger(L, 1), (pid_t)luaL_checkinteger(L, 2)));
 }
 
 static int process_own_group(lua_State *L)

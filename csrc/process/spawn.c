@@ -97,7 +97,7 @@ static bool open_report(const zkl_spawn *spawn, int *report)
 }
 
 /* No command came to be: forgets its group, and then its process id. */
-static void forget(const zkl_spawn *spawn, pid_t child)
+static void forget_child(const zkl_spawn *spawn, pid_t child)
 {
     if (spawn->guard != NULL) {
         atomic_store(&spawn->guard->page->group, 0);
@@ -147,7 +147,7 @@ pid_t zkl_spawn_start(const zkl_spawn *spawn, int *error)
             *error = problem;
         }
         if (*error != 0) {
-            forget(spawn, child);
+            forget_child(spawn, child);
             child = -1;
         }
     }

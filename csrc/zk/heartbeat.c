@@ -47,7 +47,7 @@ struct zkl_checks {
 /* --- what of value the session has ----------------------------------------------------------------------------------- */
 
 /* Returns the item behind `item`, the first one if that is NULL; NULL: there is none. */
-static void *next_item(const zkl_heartbeat *heartbeat, void *item)
+static void *item_after(const zkl_heartbeat *heartbeat, void *item)
 {
     return heartbeat->items->next(heartbeat->items_owner, item);
 }
@@ -85,7 +85,7 @@ static bool has_something(const zkl_heartbeat *heartbeat)
     if (heartbeat->nodes > 0 || heartbeat->own_ephemerals || heartbeat->program_watches > 0) {
         return true;
     }
-    for (void *item = next_item(heartbeat, NULL); item != NULL; item = next_item(heartbeat, item)) {
+    for (void *item = item_after(heartbeat, NULL); item != NULL; item = item_after(heartbeat, item)) {
         if (heartbeat->items->describe(item).state == ZKL_ITEM_PENDING) {
             return true;
         }
@@ -95,7 +95,7 @@ static bool has_something(const zkl_heartbeat *heartbeat)
 
 static bool any_needs_lease(const zkl_heartbeat *heartbeat)
 {
-    for (void *item = next_item(heartbeat, NULL); item != NULL; item = next_item(heartbeat, item)) {
+    for (void *item = item_after(heartbeat, NULL); item != NULL; item = item_after(heartbeat, item)) {
         if (heartbeat->items->describe(item).needs_lease) {
             return true;
         }
@@ -113,7 +113,7 @@ bool zkl_heartbeat_wants_session(const zkl_heartbeat *heartbeat)
 {
     const zkl_lease *lease = &heartbeat->wire->lease;
     return lease->required && lease->chain.state == ZKL_CHAIN_BROKEN && heartbeat->wire->in_flight == 0 &&
-           next_item(heartbeat, NULL) != NULL && is_worthless(heartbeat);
+           item_after(heartbeat, NULL) != NULL && is_worthless(heartbeat);
 }
 
 bool zkl_heartbeat_waits_in_vain(zkl_heartbeat *heartbeat)
@@ -244,7 +244,7 @@ static int64_t check_bytes(const zkl_heartbeat *heartbeat, const char *path)
 }
 
 /* Returns whether a heartbeat has no room for another node. */
-static bool is_full(const struct zkl_checks *checks, const char *path)
+static bool heartbeat_is_full(const struct zkl_checks *checks, const char *path)
 {
     return checks->count == CHECKS_AT_ONCE ||
            checks->bytes + check_bytes(checks->heartbeat, path) > CHECKED_BYTES_AT_ONCE;
@@ -346,12 +346,12 @@ void zkl_heartbeat_verify_next(zkl_heartbeat *heartbeat)
 static void send_all_checks(zkl_heartbeat *heartbeat)
 {
     struct zkl_checks *checks = NULL;
-    for (void *item = next_item(heartbeat, NULL); item != NULL; item = next_item(heartbeat, item)) {
+    for (void *item = item_after(heartbeat, NULL); item != NULL; item = item_after(heartbeat, item)) {
         const zkl_item facts = heartbeat->items->describe(item);
         if (!needs_check(&facts)) {
             continue;
         }
-        if (checks != NULL && is_full(checks, facts.path)) {
+        if (checks != NULL && heartbeat_is_full(checks, facts.path)) {
             send_checks(heartbeat, checks);
             checks = NULL;
         }

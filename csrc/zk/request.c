@@ -20,7 +20,7 @@ int32_t zkl_most_in_flight = 1000;
 
 /* Returns a context for a request that is about to be sent, or NULL when memory is short: then the memory of
  * the ask is freed. Counts it as in flight. */
-static zkl_request *begin(zkl_wire *wire, const zkl_ask *ask)
+static zkl_request *begin_request(zkl_wire *wire, const zkl_ask *ask)
 {
     zkl_request *request = TAILQ_FIRST(&wire->spare);
     if (request != NULL) {
@@ -53,7 +53,7 @@ static zkl_request *begin(zkl_wire *wire, const zkl_ask *ask)
 }
 
 /* The C client refused the request: its completion will not or should not come. Puts the context away. */
-static void refused(zkl_request *request, int rc)
+static void request_refused(zkl_request *request, int rc)
 {
     zkl_wire *wire = request->wire;
     TAILQ_REMOVE(&wire->flying, request, all);
@@ -64,14 +64,14 @@ static void refused(zkl_request *request, int rc)
 }
 
 /* The C client's function has returned `rc`. Tells the host, and returns `rc`. */
-static int end(zkl_request *request, int rc)
+static int end_request(zkl_request *request, int rc)
 {
     const zkl_wire *wire = request->wire;
     if (wire->host.sent != NULL) {
         wire->host.sent(wire->host.context);
     }
     if (rc != ZOK) {
-        refused(request, rc);
+        request_refused(request, rc);
     }
     return rc;
 }
@@ -99,7 +99,7 @@ static zkl_request *begin_completion(const void *data, int rc)
 /* --- completions, by the type of their answer ---------------------------------------------------------------------- */
 
 /* Passes the answer to the function that waits for it. Frees the context, or keeps it for reuse. */
-static void answer(const void *data, int rc, zkl_reply reply)
+static void pass_answer(const void *data, int rc, zkl_reply reply)
 {
     zkl_request *request = begin_completion(data, rc);
     if (request == NULL) {
@@ -117,45 +117,45 @@ static void answer(const void *data, int rc, zkl_reply reply)
     TAILQ_INSERT_HEAD(&wire->spare, request, all);
 }
 
-static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
+static void on_path_and_stat(int rc, const char *path, const struct Stat *stat, const void *data)
 {
-    answer(data, rc, (zkl_reply){.path = path, .stat = stat});
+    pass_answer(data, rc, (zkl_reply){.path = path, .stat = stat});
 }
 
 static void on_names(int rc, const struct String_vector *names, const void *data)
 {
-    answer(data, rc, (zkl_reply){.names = names});
+    pass_answer(data, rc, (zkl_reply){.names = names});
 }
 
 static void on_listing(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
 {
-    answer(data, rc, (zkl_reply){.names = names, .stat = stat});
+    pass_answer(data, rc, (zkl_reply){.names = names, .stat = stat});
 }
 
 static void on_text(int rc, const char *text, const void *data)
 {
-    answer(data, rc, (zkl_reply){.path = text});
+    pass_answer(data, rc, (zkl_reply){.path = text});
 }
 
 static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
 {
-    answer(data, rc, (zkl_reply){.data = value, .length = length, .stat = stat});
+    pass_answer(data, rc, (zkl_reply){.data = value, .length = length, .stat = stat});
 }
 
 static void on_stat(int rc, const struct Stat *stat, const void *data)
 {
-    answer(data, rc, (zkl_reply){.stat = stat});
+    pass_answer(data, rc, (zkl_reply){.stat = stat});
 }
 
 /* The C client's type for this callback has no const. */
 static void on_acl(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
 {
-    answer(data, rc, (zkl_reply){.acl = acl, .stat = stat});
+    pass_answer(data, rc, (zkl_reply){.acl = acl, .stat = stat});
 }
 
-static void on_done(int rc, const void *data)
+static void on_code(int rc, const void *data)
 {
-    answer(data, rc, (zkl_reply){0});
+    pass_answer(data, rc, (zkl_reply){0});
 }
 
 bool zkl_list_is_sound(const struct String_vector *names)
@@ -181,91 +181,95 @@ int zkl_names_rc(int rc, const struct String_vector *names)
 int zkl_send_create(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                     const struct ACL_vector *acl, int32_t flags)
 {
-    zkl_request *request = begin(wire, ask);
-    return request == NULL
-               ? NO_CONTEXT
-               : end(request, zoo_acreate2(wire->handle, path, data, length, acl, flags, on_created, request));
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end_request(request, zoo_acreate2(wire->handle, path, data, length, acl, flags,
+                                                               on_path_and_stat, request));
 }
 
 int zkl_send_make(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, const struct ACL_vector *acl,
                   int32_t flags)
 {
-    zkl_request *request = begin(wire, ask);
-    return request == NULL
-               ? NO_CONTEXT
-               : end(request, zoo_acreate(wire->handle, path, data, (int)strlen(data), acl, flags, on_text, request));
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end_request(request, zoo_acreate(wire->handle, path, data, (int)strlen(data), acl, flags,
+                                                              on_text, request));
 }
 
 int zkl_send_delete(zkl_wire *wire, const zkl_ask *ask, const char *path, int32_t version)
 {
-    zkl_request *request = begin(wire, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_adelete(wire->handle, path, version, on_done, request));
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end_request(request, zoo_adelete(wire->handle, path, version, on_code, request));
 }
 
 int zkl_send_exists(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
 {
-    zkl_request *request = begin(wire, ask);
+    zkl_request *request = begin_request(wire, ask);
     return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_awexists(wire->handle, path, watcher, context, on_stat, request));
+                           : end_request(request, zoo_awexists(wire->handle, path, watcher, context, on_stat, request));
 }
 
 int zkl_send_get(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
 {
-    zkl_request *request = begin(wire, ask);
+    zkl_request *request = begin_request(wire, ask);
     return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_awget(wire->handle, path, watcher, context, on_data, request));
+                           : end_request(request, zoo_awget(wire->handle, path, watcher, context, on_data, request));
 }
 
 int zkl_send_set(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                  int32_t version)
 {
-    zkl_request *request = begin(wire, ask);
-    return request == NULL ? NO_CONTEXT
-                           : end(request, zoo_aset(wire->handle, path, data, length, version, on_stat, request));
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL
+               ? NO_CONTEXT
+               : end_request(request, zoo_aset(wire->handle, path, data, length, version, on_stat, request));
 }
 
 int zkl_send_names(zkl_wire *wire, const zkl_ask *ask, const char *path)
 {
-    zkl_request *request = begin(wire, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_children(wire->handle, path, 0, on_names, request));
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end_request(request, zoo_aget_children(wire->handle, path, 0, on_names, request));
 }
 
 int zkl_send_list(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_fn watcher, void *context)
 {
-    zkl_request *request = begin(wire, ask);
+    zkl_request *request = begin_request(wire, ask);
     return request == NULL
                ? NO_CONTEXT
-               : end(request, zoo_awget_children2(wire->handle, path, watcher, context, on_listing, request));
+               : end_request(request, zoo_awget_children2(wire->handle, path, watcher, context, on_listing, request));
 }
 
 int zkl_send_acl(zkl_wire *wire, const zkl_ask *ask, const char *path)
 {
-    zkl_request *request = begin(wire, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_aget_acl(wire->handle, path, on_acl, request));
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL ? NO_CONTEXT : end_request(request, zoo_aget_acl(wire->handle, path, on_acl, request));
 }
 
 int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path)
 {
-    zkl_request *request = begin(wire, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_async(wire->handle, path, on_text, request));
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL ? NO_CONTEXT : end_request(request, zoo_async(wire->handle, path, on_text, request));
 }
 
 int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results)
 {
-    zkl_request *request = begin(wire, ask);
-    return request == NULL ? NO_CONTEXT : end(request, zoo_amulti(wire->handle, count, ops, results, on_done, request));
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end_request(request, zoo_amulti(wire->handle, count, ops, results, on_code, request));
 }
 
 int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children)
 {
-    zkl_request *request = begin(wire, ask);
+    zkl_request *request = begin_request(wire, ask);
     if (request == NULL) {
         return NO_CONTEXT;
     }
     /* The parameter's type is a pointer to a function pointer, but the C client stores and calls the value itself. */
-    void_completion_t *completion = (void_completion_t *)(uintptr_t)on_done;
+    void_completion_t *completion = (void_completion_t *)(uintptr_t)on_code;
     ZooWatcherType type = children ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
-    return end(request, zoo_aremove_all_watches(wire->handle, path, type, 0, completion, request));
+    return end_request(request, zoo_aremove_all_watches(wire->handle, path, type, 0, completion, request));
 }
 
 /* --- the end of a handle ------------------------------------------------------------------------------------------- */

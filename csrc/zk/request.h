@@ -35,9 +35,9 @@ typedef struct {
 
 /* The state of a request's context. Each state has its list in zkl_wire. */
 typedef enum {
-    ZKL_REQUEST_FLYING, /* set by begin: the C client will complete it, once */
-    ZKL_REQUEST_ORPHAN, /* set by refused: the C client has refused it and may complete it all the same, without effect */
-    ZKL_REQUEST_SPARE   /* set by answer: it was completed, and may be used for another request */
+    ZKL_REQUEST_FLYING, /* set by begin_request: the C client will complete it, once */
+    ZKL_REQUEST_ORPHAN, /* set by request_refused: the C client has refused it and may complete it all the same, without effect */
+    ZKL_REQUEST_SPARE /* set by pass_answer: it was completed, and may be used for another request */
 } zkl_request_state;
 
 /* The context of one asynchronous call of the C client. */

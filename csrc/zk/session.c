@@ -201,7 +201,7 @@ static void note_usable(zkl_session *session)
 }
 
 /* Enters the next state of the session's life. */
-static void enter(zkl_session *session, zkl_session_life next)
+static void enter_life(zkl_session *session, zkl_session_life next)
 {
 #define TO(state) (1U << ZKL_SESSION_##state)
     /* A connection may take the place of another one whose loss was not reported: PROBING follows PROBING and READY too. */
@@ -225,10 +225,10 @@ static bool is_away(const zkl_session *session)
     return session->life == ZKL_SESSION_CONNECTING || session->life == ZKL_SESSION_LOST;
 }
 
-static void set_state(zkl_session *session, zkl_state state, zkl_code code, const char *format, ...)
+static void show_state(zkl_session *session, zkl_state state, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-static void set_state(zkl_session *session, zkl_state state, zkl_code code, const char *format, ...)
+static void show_state(zkl_session *session, zkl_state state, zkl_code code, const char *format, ...)
 {
     char problem[sizeof session->problem];
     va_list args;
@@ -246,13 +246,13 @@ static void set_state(zkl_session *session, zkl_state state, zkl_code code, cons
 
 static void now_ready(zkl_session *session)
 {
-    enter(session, ZKL_SESSION_READY);
+    enter_life(session, ZKL_SESSION_READY);
     zkl_heartbeat_rest(&session->heartbeat);
     if (session->chroot_missing) {
-        set_state(session, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
-                  strchr(session->servers, '/'), session->servers);
+        show_state(session, ZKL_STATE_CONNECTED, ZKL_NO_NODE, "the chroot '%s' of '%s' does not exist",
+                   strchr(session->servers, '/'), session->servers);
     } else {
-        set_state(session, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
+        show_state(session, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
     }
     ZKL_TELL(session, ready, each->owner);
     if (session->heartbeat.nodes > 0) {
@@ -271,15 +271,15 @@ static void forget_session(zkl_session *session, const char *why)
 /* Ends the session. Its handle is closed in the next turn. */
 static void session_over(zkl_session *session, const char *why)
 {
-    enter(session, ZKL_SESSION_OVER);
+    enter_life(session, ZKL_SESSION_OVER);
     forget_session(session, why);
 }
 
 /* Ends the session. No other one is opened: the servers would refuse it as well. `why` follows the servers in the message. */
-static void refuse(zkl_session *session, const char *why)
+static void refuse_session(zkl_session *session, const char *why)
 {
     session_over(session, "authentication failed");
-    set_state(session, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' %s", session->servers, why);
+    show_state(session, ZKL_STATE_AUTH_FAILED, ZKL_AUTH_FAILED, "'%s' %s", session->servers, why);
     ZKL_TELL(session, refused, each->owner, ZKL_AUTH_FAILED, session->problem);
 }
 
@@ -295,9 +295,10 @@ static void on_probed(void *owner, int rc, const zkl_reply *reply)
         session->chroot_missing = rc == ZNONODE;
         now_ready(session);
     } else if (rc == SESSION_CLOSED_REQUIRE_AUTH) {
-        refuse(session, "lets in no client without credentials of a kind that it requires; see the option auth");
+        refuse_session(session,
+                       "lets in no client without credentials of a kind that it requires; see the option auth");
     } else if (!zkl_outcome_unknown(rc)) {
-        set_state(session, session->state, zkl_code_of(rc), "'%s' answers: %s", session->servers, zerror(rc));
+        show_state(session, session->state, zkl_code_of(rc), "'%s' answers: %s", session->servers, zerror(rc));
     }
 }
 
@@ -323,8 +324,8 @@ static void on_connected(zkl_session *session, bool read_only)
     if (read_only || session->timeout_ms <= 0 || session->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
         session->retry_at = session->wire.now + RETRY_AFTER;
         session_over(session, "what answers is not a ZooKeeper server");
-        set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
-                  session->wire.hosts);
+        show_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
+                   session->wire.hosts);
         return;
     }
     if (session->wire.host.answered != NULL) {
@@ -334,7 +335,7 @@ static void on_connected(zkl_session *session, bool read_only)
     int64_t session_id = zoo_client_id(session->wire.handle)->client_id;
     bool fresh = session_id != session->wire.session_id;
     bool probed = !fresh && (session->life == ZKL_SESSION_READY || session->life == ZKL_SESSION_LOST);
-    enter(session, ZKL_SESSION_PROBING);
+    enter_life(session, ZKL_SESSION_PROBING);
     if (fresh) {
         session->wire.session_id = session_id;
         session->least_ms = session->timeout_ms;
@@ -362,14 +363,14 @@ static void on_connected(zkl_session *session, bool read_only)
 static void on_disconnected(zkl_session *session)
 {
     bool probed = session->life == ZKL_SESSION_READY;
-    enter(session, probed ? ZKL_SESSION_LOST : ZKL_SESSION_CONNECTING);
+    enter_life(session, probed ? ZKL_SESSION_LOST : ZKL_SESSION_CONNECTING);
     if (session->wire.disconnect == ZKL_DISCONNECT_UNWATCHED) {
         session->wire.disconnect = ZKL_DISCONNECT_NONE; /* the next connection arms all watches again */
     }
     session->lost_at = session->wire.now;
     ZKL_TELL(session, lost, each->owner);
-    set_state(session, probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
-              "the connection to '%s' is lost", session->wire.hosts);
+    show_state(session, probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
+               "the connection to '%s' is lost", session->wire.hosts);
 }
 
 /*
@@ -383,11 +384,11 @@ static void on_auth_failed(zkl_session *session)
     bool accepted_before = probed && !ZKL_BROKEN(ZKL_BREAK_REFUSAL);
     if (accepted_before) {
         session_over(session, "authentication failed");
-        set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST,
-                  "a server of '%s' refused the credentials; the session is over", session->wire.hosts);
+        show_state(session, ZKL_STATE_CONNECTING, ZKL_LOST,
+                   "a server of '%s' refused the credentials; the session is over", session->wire.hosts);
         return;
     }
-    refuse(session, "refused the credentials");
+    refuse_session(session, "refused the credentials");
 }
 
 /* The C client's default watcher, for session events only. */
@@ -402,7 +403,7 @@ static void on_session_event(zhandle_t *handle, int type, int state, const char 
         on_connected(session, state == ZOO_READONLY_STATE);
     } else if (state == ZOO_EXPIRED_SESSION_STATE) {
         session_over(session, "the session has expired");
-        set_state(session, ZKL_STATE_CONNECTING, ZKL_LOST, "the session with '%s' has expired", session->wire.hosts);
+        show_state(session, ZKL_STATE_CONNECTING, ZKL_LOST, "the session with '%s' has expired", session->wire.hosts);
     } else if (state == ZOO_AUTH_FAILED_STATE) {
         on_auth_failed(session);
     } else if (zkl_session_connected(session)) {
@@ -416,7 +417,8 @@ static void close_handle(zkl_session *session)
 {
     zhandle_t *handle = session->wire.handle;
     if (session->life != ZKL_SESSION_OVER) {
-        enter(session, ZKL_SESSION_OVER); /* so that completions that come from inside the close send nothing new */
+        enter_life(session,
+                   ZKL_SESSION_OVER); /* so that completions that come from inside the close send nothing new */
     }
     session->wire.disconnect = ZKL_DISCONNECT_NONE;
     if (session->wire.host.closing != NULL) {
@@ -428,7 +430,7 @@ static void close_handle(zkl_session *session)
         session->wire.host.closed(session->wire.host.context);
     }
     zkl_heartbeat_verify_next(&session->heartbeat); /* no node can be verified any more: ends the heartbeats */
-    enter(session, ZKL_SESSION_NONE);
+    enter_life(session, ZKL_SESSION_NONE);
     zkl_requests_closed(&session->wire);
     ZKL_TELL(session, closed, each->owner);
 }
@@ -444,14 +446,14 @@ static bool open_handle(zkl_session *session)
         int error = errno;
         session->retry_at = session->wire.now + RETRY_AFTER;
         if (error == ENOMEM) {
-            set_state(session, session->state, ZKL_FAILED, "no memory for a ZooKeeper handle");
+            show_state(session, session->state, ZKL_FAILED, "no memory for a ZooKeeper handle");
         } else {
-            set_state(session, session->state, ZKL_DISCONNECTED, "cannot resolve any server of '%s'",
-                      session->wire.hosts);
+            show_state(session, session->state, ZKL_DISCONNECTED, "cannot resolve any server of '%s'",
+                       session->wire.hosts);
         }
         return false;
     }
-    enter(session, ZKL_SESSION_CONNECTING);
+    enter_life(session, ZKL_SESSION_CONNECTING);
     /* Addresses are looked up for each new connection. By default every turn of a connected client would look them up too. */
     zoo_set_servers_resolution_delay(session->wire.handle, -1);
     for (int32_t i = 0; i < session->auth_count; i++) {
@@ -467,7 +469,7 @@ static bool open_handle(zkl_session *session)
 }
 
 /* Notes why the handle is not connected, from the error that the C client left in errno. */
-static void note_problem(zkl_session *session, int rc, int error)
+static void note_connect_problem(zkl_session *session, int rc, int error)
 {
     if (rc >= 0 || rc == ZNOTHING || !is_away(session)) {
         return;
@@ -476,18 +478,18 @@ static void note_problem(zkl_session *session, int rc, int error)
     const char *problem =
         session->wire.host.problem != NULL ? session->wire.host.problem(session->wire.host.context, &code) : NULL;
     if (problem != NULL) {
-        set_state(session, session->state, code, "%s", problem);
+        show_state(session, session->state, code, "%s", problem);
     } else if (rc == ZOPERATIONTIMEOUT) {
-        set_state(session, session->state, ZKL_DISCONNECTED, "no server of '%s' answers", session->wire.hosts);
+        show_state(session, session->state, ZKL_DISCONNECTED, "no server of '%s' answers", session->wire.hosts);
     } else if (error != 0 && error != EAGAIN && error != EHOSTDOWN) {
-        set_state(session, session->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", session->wire.hosts,
-                  strerror(error));
+        show_state(session, session->state, ZKL_DISCONNECTED, "cannot connect to '%s': %s", session->wire.hosts,
+                   strerror(error));
     } else if (error == EHOSTDOWN) {
-        set_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection%s", session->wire.hosts,
-                  !session->tls && session->wire.session_id == 0
-                      ? "; it may have as many connections of this host as maxClientCnxns allows; if this is a port "
-                        "for TLS, see the option tls"
-                      : "");
+        show_state(session, session->state, ZKL_DISCONNECTED, "'%s' closed the connection%s", session->wire.hosts,
+                   !session->tls && session->wire.session_id == 0
+                       ? "; it may have as many connections of this host as maxClientCnxns allows; if this is a port "
+                         "for TLS, see the option tls"
+                       : "");
     }
 }
 
@@ -521,8 +523,8 @@ int64_t zkl_session_given_up_at(const zkl_session *session)
 void zkl_session_give_up(zkl_session *session)
 {
     session_over(session, "no server has taken the session back for three times its timeout");
-    set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
-              session->wire.hosts);
+    show_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "no server of '%s' takes the session back",
+               session->wire.hosts);
 }
 
 int64_t zkl_session_tries_end_at(const zkl_session *session)
@@ -549,8 +551,8 @@ void zkl_session_renew(zkl_session *session)
         (zkl_heartbeat_wants_session(&session->heartbeat) || zkl_heartbeat_waits_in_vain(&session->heartbeat))) {
         session->renewed_at = session->wire.now;
         session_over(session, "it is not certain that the session lives on");
-        set_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'",
-                  session->wire.hosts);
+        show_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "opening a new session with '%s'",
+                   session->wire.hosts);
     }
 }
 
@@ -570,7 +572,7 @@ static void ask_interest(zkl_session *session, zkl_poll *poll)
     struct timeval wait = {0, 0};
     errno = 0;
     int rc = zookeeper_interest(session->wire.handle, &fd, &interest, &wait);
-    note_problem(session, rc, errno);
+    note_connect_problem(session, rc, errno);
     if (rc != ZOK) {
         /* fd, interest and wait may not have been set at all (a name that does not resolve) */
         poll->wake_at = session->life == ZKL_SESSION_OVER ? session->wire.now : session->wire.now + PAUSE_AFTER;
@@ -605,7 +607,7 @@ static void connect_if_reached(zkl_session *session, zkl_poll *poll)
         zkl_code code = ZKL_DISCONNECTED;
         const char *problem = session->wire.host.problem(session->wire.host.context, &code);
         if (problem != NULL && is_away(session)) {
-            set_state(session, session->state, code, "%s", problem);
+            show_state(session, session->state, code, "%s", problem);
         }
         return;
     }
@@ -648,11 +650,6 @@ bool zkl_session_silently_lost(const zkl_session *session)
     return zkl_session_connected(session) && zoo_state(session->wire.handle) != ZOO_CONNECTED_STATE;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
 {
     bool wanted = session->shutdown != ZKL_SHUTDOWN_SHUT && session->state != ZKL_STATE_AUTH_FAILED &&
@@ -669,7 +666,7 @@ void zkl_session_prepare(zkl_session *session, zkl_poll *poll)
     } else if (session->wire.handle != NULL) {
         ask_interest(session, poll);
     } else if (wanted) {
-        poll->wake_at = earlier(poll->wake_at, session->retry_at);
+        poll->wake_at = zkl_earlier(poll->wake_at, session->retry_at);
     }
     zkl_session_notice_loss(session);
 }
@@ -687,7 +684,7 @@ void zkl_session_process(zkl_session *session, short revents)
     int rc = zookeeper_process(session->wire.handle, events);
     session->has_read = rc == ZOK && (events & ZOOKEEPER_READ) != 0;
     session->read_at = session->has_read ? session->wire.now : session->read_at;
-    note_problem(session, rc, errno);
+    note_connect_problem(session, rc, errno);
 }
 
 /* The shutdown enters the state, or stays in it. It never goes back. */
@@ -711,6 +708,6 @@ void zkl_session_shut_down(zkl_session *session)
     }
     forget_session(session, "the client is closed");
     if (session->state != ZKL_STATE_AUTH_FAILED) {
-        set_state(session, ZKL_STATE_CLOSED, ZKL_CLOSED, "%s", "");
+        show_state(session, ZKL_STATE_CLOSED, ZKL_CLOSED, "%s", "");
     }
 }

@@ -9,7 +9,7 @@
 #include "wire.h"
 
 /*
- * How far the ZooKeeper handle has come with a session. docs/design.md has the table of the transitions; `enter` in session.c makes
+ * How far the ZooKeeper handle has come with a session. docs/design.md has the table of the transitions; `enter_life` in session.c makes
  * each of them.
  */
 typedef enum {

@@ -84,7 +84,7 @@ static void free_watch(zkl_watch *watch)
 }
 
 /* Returns the watch on the node `name`, or, if `name` is NULL, on the children of the directory. NULL: none. */
-static zkl_watch *find(const zkl_directory *directory, const char *name)
+static zkl_watch *find_watch(const zkl_directory *directory, const char *name)
 {
     zkl_watch *watch;
     LIST_FOREACH(watch, &directory->watches, in_directory)
@@ -127,15 +127,15 @@ static void set_unwanted(zkl_watch *watch, bool unwanted)
     }
 }
 
-static bool is_wanted(const zkl_watch *watch)
+static bool watch_is_wanted(const zkl_watch *watch)
 {
     return !LIST_EMPTY(&watch->watchers) || watch->owner != NULL;
 }
 
 /* Frees the watch when its address is not known any more: by no watcher, by no request, and not by the C client. */
-static void free_if_unused(zkl_watch *watch)
+static void free_watch_if_unused(zkl_watch *watch)
 {
-    if (watch->state == ZKL_WATCH_IDLE && watch->flying == 0 && !watch->pinned && !is_wanted(watch)) {
+    if (watch->state == ZKL_WATCH_IDLE && watch->flying == 0 && !watch->pinned && !watch_is_wanted(watch)) {
         free_watch(watch);
     }
 }
@@ -150,21 +150,21 @@ static void tell_owner(zkl_watch *watch)
 }
 
 static void on_armed(void *owner, int rc, const zkl_reply *reply);
-static void on_read(void *owner, int rc, const zkl_reply *reply);
-static void on_listed(void *owner, int rc, const zkl_reply *reply);
-static void on_removed(void *owner, int rc, const zkl_reply *reply);
+static void on_watch_read(void *owner, int rc, const zkl_reply *reply);
+static void on_watch_listed(void *owner, int rc, const zkl_reply *reply);
+static void on_watch_removed(void *owner, int rc, const zkl_reply *reply);
 static void on_event(zhandle_t *handle, int type, int state, const char *path, void *context);
 
 static bool send_watch(zkl_watch *watch)
 {
-    const zkl_ask ask = {.on_reply = watch->children ? on_listed : on_armed, .owner = watch};
+    const zkl_ask ask = {.on_reply = watch->children ? on_watch_listed : on_armed, .owner = watch};
     int rc = watch->children ? zkl_send_list(watch->watches->wire, &ask, watch->node, on_event, watch)
                              : zkl_send_get(watch->watches->wire, &ask, watch->node, on_event, watch);
     return rc == ZOK;
 }
 
 /* Sends the request that arms the watch. Returns false if that is not possible now. */
-static bool arm(zkl_watch *watch)
+static bool arm_watch(zkl_watch *watch)
 {
     bool sent = watch->watches->wire->usable && send_watch(watch);
     watch->flying += sent;
@@ -176,7 +176,7 @@ static bool arm(zkl_watch *watch)
  * Removes an armed watch that is not needed any more: now, or when requests may go out again (zkl_watches_resume). The
  * removal would take other watches on the node too. If there is one (zkl_other_watches), both are removed with that one.
  */
-static void disarm(zkl_watch *watch)
+static void disarm_watch(zkl_watch *watch)
 {
     if (watch->watches->others->wanted(watch->watches->others_owner, watch->node, watch->children)) {
         set_unwanted(watch, false);
@@ -186,7 +186,7 @@ static void disarm(zkl_watch *watch)
     if (!watch->watches->wire->usable) {
         return;
     }
-    const zkl_ask ask = {.on_reply = on_removed, .owner = watch};
+    const zkl_ask ask = {.on_reply = on_watch_removed, .owner = watch};
     if (zkl_send_unwatch(watch->watches->wire, &ask, watch->node, watch->children) == ZOK) {
         watch->flying++;
         watch->state = ZKL_WATCH_REMOVING;
@@ -206,7 +206,7 @@ static void read_again(zkl_watch *watch)
     if (known || watch->reading || !watches->wire->usable) {
         return;
     }
-    const zkl_ask ask = {.on_reply = on_read, .owner = watch};
+    const zkl_ask ask = {.on_reply = on_watch_read, .owner = watch};
     watch->reading = watches->wire->in_flight < ZKL_MAX_IN_FLIGHT &&
                      zkl_send_get(watches->wire, &ask, watch->node, NULL, NULL) == ZOK;
     watch->flying += watch->reading;
@@ -216,7 +216,7 @@ static void read_again(zkl_watch *watch)
 }
 
 /* Detaches all watchers from this watch, and calls `what` for each. Some of them may choose the watch again at once. */
-static void tell(zkl_watch *watch, void (*what)(zkl_watcher *))
+static void tell_watchers(zkl_watch *watch, void (*what)(zkl_watcher *))
 {
     struct zkl_watcher_list told = LIST_HEAD_INITIALIZER(told);
     zkl_watcher *watcher;
@@ -236,10 +236,10 @@ static void tell(zkl_watch *watch, void (*what)(zkl_watcher *))
 /* The C client does not know the watch any more (IDLE): arms it again if it is needed, or frees it. */
 static void rearm_or_free(zkl_watch *watch)
 {
-    if (is_wanted(watch) && !arm(watch)) {
-        tell(watch, watch->watches->ops->failed);
+    if (watch_is_wanted(watch) && !arm_watch(watch)) {
+        tell_watchers(watch, watch->watches->ops->failed);
     }
-    free_if_unused(watch);
+    free_watch_if_unused(watch);
 }
 
 /*
@@ -248,7 +248,7 @@ static void rearm_or_free(zkl_watch *watch)
  */
 static zkl_watch *take_watch(zkl_watches *watches, zkl_directory *directory, const char *name)
 {
-    zkl_watch *watch = find(directory, name);
+    zkl_watch *watch = find_watch(directory, name);
     if (watch == NULL) {
         watch = new_watch(watches, directory, name);
     }
@@ -288,14 +288,14 @@ bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, zkl_director
 }
 
 /* Returns the bytes that the watch takes in the packet that arms all watches again after a reconnect. */
-static int64_t bytes_of(const zkl_watches *watches, const char *node)
+static int64_t bytes_of_watch(const zkl_watches *watches, const char *node)
 {
     return watches->wire->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
 }
 
 void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, zkl_directory *directory, const char *node)
 {
-    if (watches->own_bytes + bytes_of(watches, node) > ZKL_MAX_OWN_BYTES) {
+    if (watches->own_bytes + bytes_of_watch(watches, node) > ZKL_MAX_OWN_BYTES) {
         zkl_wire_log(watches->wire, ZOO_LOG_LEVEL_WARN,
                      "too many locks are held to hear who asks for '%s' to be released", node);
         return;
@@ -307,14 +307,14 @@ void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, zkl_directory *dire
     watch->owner = owner;
     watch->told = false;
     owner->own = watch;
-    watches->own_bytes += bytes_of(watches, watch->node);
+    watches->own_bytes += bytes_of_watch(watches, watch->node);
     if (watch->state == ZKL_WATCH_ARMED && watch->asked) {
         tell_owner(watch); /* a waiter's read has shown it, and the node is not read again before it changes */
     } else if (watch->state == ZKL_WATCH_ARMED) {
         read_again(watch);
     }
     if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
-        arm(watch); /* if that is not possible now, zkl_watches_resume does it */
+        arm_watch(watch); /* if that is not possible now, zkl_watches_resume does it */
     }
 }
 
@@ -326,15 +326,15 @@ void zkl_watch_leave(zkl_watcher *watcher)
     }
     LIST_REMOVE(watcher, in_watch);
     watcher->watch = NULL;
-    if (is_wanted(watch)) {
+    if (watch_is_wanted(watch)) {
         return;
     }
     if (watch->state == ZKL_WATCH_ARMED && !ZKL_BROKEN(ZKL_BREAK_WATCH)) {
-        disarm(watch);
+        disarm_watch(watch);
     } else if (watch->state == ZKL_WATCH_ARMING || watch->state == ZKL_WATCH_REMOVING) {
         set_unwanted(watch, true); /* the reply decides */
     }
-    free_if_unused(watch);
+    free_watch_if_unused(watch);
 }
 
 /*
@@ -343,9 +343,9 @@ void zkl_watch_leave(zkl_watcher *watcher)
  */
 static void leave_to_fire(zkl_watch *watch)
 {
-    if (!is_wanted(watch)) {
+    if (!watch_is_wanted(watch)) {
         set_unwanted(watch, watch->state != ZKL_WATCH_IDLE);
-        free_if_unused(watch);
+        free_watch_if_unused(watch);
     }
 }
 
@@ -359,7 +359,7 @@ static zkl_watcher *part_from_owner(zkl_watch *watch)
     if (owner != NULL) {
         owner->own = NULL;
         watch->owner = NULL;
-        watch->watches->own_bytes -= bytes_of(watch->watches, watch->node);
+        watch->watches->own_bytes -= bytes_of_watch(watch->watches, watch->node);
     }
     return owner;
 }
@@ -415,8 +415,8 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
     tell_of_look(watch, rc == ZOK);
     if (rc == ZOK || ZKL_BROKEN(ZKL_BREAK_REARM)) {
         watch->state = ZKL_WATCH_ARMED;
-        if (!is_wanted(watch)) {
-            disarm(watch);
+        if (!watch_is_wanted(watch)) {
+            disarm_watch(watch);
         }
         return;
     }
@@ -425,11 +425,11 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
         part_from_owner(watch); /* the node may not be read, or is gone, as the heartbeat will tell */
     }
     if (rc == ZNOAUTH || rc == ZTHROTTLEDOP) {
-        tell(watch, rc == ZNOAUTH ? ops->unreadable : ops->look_later);
+        tell_watchers(watch, rc == ZNOAUTH ? ops->unreadable : ops->look_later);
     } else {
-        tell(watch, rc == ZNONODE ? ops->gone : ops->look_again);
+        tell_watchers(watch, rc == ZNONODE ? ops->gone : ops->look_again);
     }
-    if (rc == ZTHROTTLEDOP && is_wanted(watch)) {
+    if (rc == ZTHROTTLEDOP && watch_is_wanted(watch)) {
         zkl_try_later(watch->watches->wire); /* zkl_watches_resume arms it for its owner */
     } else {
         rearm_or_free(watch);
@@ -437,7 +437,7 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
 }
 
 /* Handles the reply to read_again. If the watch has fired meanwhile, the reply to its next arming counts. */
-static void on_read(void *owner, int rc, const zkl_reply *reply)
+static void on_watch_read(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_watch *watch = owner;
     watch->flying--;
@@ -451,11 +451,11 @@ static void on_read(void *owner, int rc, const zkl_reply *reply)
             tell_owner(watch);
         }
     }
-    free_if_unused(watch);
+    free_watch_if_unused(watch);
 }
 
 /* Handles the list that arms the watch on the children of a directory. */
-static void on_listed(void *owner, int rc, const zkl_reply *reply)
+static void on_watch_listed(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_watch *watch = owner;
     watch->flying--;
@@ -474,8 +474,8 @@ static void on_listed(void *owner, int rc, const zkl_reply *reply)
     watch->pinned = false;
     if (watch->state == ZKL_WATCH_IDLE) {
         rearm_or_free(watch);
-    } else if (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
-        disarm(watch);
+    } else if (watch->state == ZKL_WATCH_ARMED && !watch_is_wanted(watch)) {
+        disarm_watch(watch);
     }
 }
 
@@ -492,7 +492,7 @@ static void keep_watch(zkl_watch *watch, int rc)
     }
 }
 
-static void on_removed(void *owner, int rc, const zkl_reply *reply)
+static void on_watch_removed(void *owner, int rc, const zkl_reply *reply)
 {
     (void)reply;
     zkl_watch *watch = owner;
@@ -511,7 +511,7 @@ static void on_removed(void *owner, int rc, const zkl_reply *reply)
             keep_watch(watch, rc);
         }
     } else {
-        free_if_unused(watch); /* it fired meanwhile, and may have been armed again */
+        free_watch_if_unused(watch); /* it fired meanwhile, and may have been armed again */
     }
 }
 
@@ -538,9 +538,9 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
         watch->pinned = false;
     }
     if (type == (watch->children ? ZOO_CHILD_EVENT : ZOO_DELETED_EVENT)) {
-        tell(watch, ops->gone);
+        tell_watchers(watch, ops->gone);
     } else if (watch->children) {
-        tell(watch, ops->look_again);
+        tell_watchers(watch, ops->look_again);
     } else if (ZKL_BROKEN(ZKL_BREAK_REARM)) {
         return;
     }
@@ -552,10 +552,10 @@ void zkl_watches_resume(const zkl_directory *directory)
     zkl_watch *watch;
     LIST_FOREACH(watch, &directory->watches, in_directory)
     {
-        if (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch)) {
-            disarm(watch);
+        if (watch->state == ZKL_WATCH_ARMED && !watch_is_wanted(watch)) {
+            disarm_watch(watch);
         } else if (watch->state == ZKL_WATCH_IDLE && watch->owner != NULL) {
-            arm(watch);
+            arm_watch(watch);
         } else if (watch->state == ZKL_WATCH_ARMED && watch->owner != NULL) {
             read_again(watch);
         }
@@ -582,13 +582,13 @@ static zkl_watch *find_by_path(const zkl_watches *watches, const char *path, boo
     const char *slash = strrchr(path, '/');
     const zkl_directory *directory =
         watches->ops->find(watches->ops_owner, path, children ? strlen(path) : (size_t)(slash - path));
-    return directory != NULL ? find(directory, children ? NULL : slash + 1) : NULL;
+    return directory != NULL ? find_watch(directory, children ? NULL : slash + 1) : NULL;
 }
 
 bool zkl_watch_wanted(const zkl_watches *watches, const char *path, bool children)
 {
     const zkl_watch *watch = find_by_path(watches, path, children);
-    return watch != NULL && is_wanted(watch);
+    return watch != NULL && watch_is_wanted(watch);
 }
 
 void zkl_watch_forgotten(const zkl_watches *watches, const char *path, bool children)
@@ -601,7 +601,7 @@ void zkl_watch_forgotten(const zkl_watches *watches, const char *path, bool chil
      * A watch whose own removal is in flight was removed with the others. The answer to its removal says so, and does
      * not count any more.
      */
-    if (watch->state == ZKL_WATCH_REMOVING || (watch->state == ZKL_WATCH_ARMED && !is_wanted(watch))) {
+    if (watch->state == ZKL_WATCH_REMOVING || (watch->state == ZKL_WATCH_ARMED && !watch_is_wanted(watch))) {
         watch->state = ZKL_WATCH_IDLE;
         rearm_or_free(watch);
     }

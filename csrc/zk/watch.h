@@ -112,7 +112,7 @@ typedef enum {
     ZKL_WATCH_IDLE,   /* Set by an event, a refusal, a removal or the close: the C client does not hold its address. */
     ZKL_WATCH_ARMING, /* Set when the read that arms it is sent. */
     ZKL_WATCH_ARMED, /* Set by the read's reply: the C client holds its address until the event, the removal or the close. */
-    ZKL_WATCH_REMOVING /* Set by disarm: the removal is in flight. */
+    ZKL_WATCH_REMOVING /* Set by disarm_watch: the removal is in flight. */
 } zkl_watch_state;
 
 /* Watches the node `name` in the directory. `gone`, `look_again` and the like tell the watcher of events. */

@@ -36,7 +36,7 @@ static bool drop_anchor(pid_t group)
     siginfo_t info = {0};
     while (anchor > 0 && waitid(P_PID, (id_t)anchor, &info, WEXITED | WNOWAIT | __WALL) != 0 && errno == EINTR) {
     }
-    if (anchor > 0 && info.si_status != 0) {
+    if (anchor > 0 && getpgid(anchor) != group) { /* it may have been killed with the group, and be in it */
         waitpid(anchor, NULL, __WALL);
         errno = ESRCH;
         return false;

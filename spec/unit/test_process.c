@@ -36,6 +36,21 @@ typedef struct {
     int output;
 } command;
 
+/* The anchor of the next group is killed as soon as it has joined the group, as a guardian may kill it with the group. */
+static bool kills_anchor;
+
+int __real_setpgid(pid_t process, pid_t group);
+int __wrap_setpgid(pid_t process, pid_t group);
+
+int __wrap_setpgid(pid_t process, pid_t group)
+{
+    int result = __real_setpgid(process, group);
+    if (kills_anchor && process == 0 && group != 0 && result == 0) {
+        raise(SIGKILL);
+    }
+    return result;
+}
+
 /* Starts a script of /bin/sh. */
 static command start(char *script, const zkl_guard *guard)
 {
@@ -275,6 +290,20 @@ static void kills_a_command_that_begins_after_the_time(void **state)
     zkl_child_reap(running.pid);
 }
 
+static void starts_a_command_whose_anchor_is_killed(void **state)
+{
+    (void)state;
+    kills_anchor = true;
+    command running = start("exit 7", NULL);
+    kills_anchor = false;
+    await_death(&running);
+    int detail;
+    while (zkl_child_look(running.pid, &detail) == ZKL_CHILD_RUNS) {
+    }
+    assert_int_equal(detail, 7);
+    zkl_child_reap(running.pid);
+}
+
 static void kills_the_group_when_the_wrapper_is_killed(void **state)
 {
     (void)state;
@@ -377,6 +406,7 @@ int main(void)
         cmocka_unit_test(asks_the_group_when_the_first_time_has_come),
         cmocka_unit_test(kills_the_group_when_the_second_time_has_come),
         cmocka_unit_test(kills_a_command_that_begins_after_the_time),
+        cmocka_unit_test(starts_a_command_whose_anchor_is_killed),
         cmocka_unit_test(kills_the_group_when_the_wrapper_is_killed),
         cmocka_unit_test(ends_with_the_group_although_nobody_reaps_it),
         cmocka_unit_test(tells_when_the_guardian_has_ended),

@@ -32,7 +32,7 @@
 #include "machine.h"
 #include "schedule.h"
 
-#define LIMIT 400
+#define LIMIT 2000
 
 /* The most seconds of real time for one program. Usually it takes a tenth of a second. */
 #define MOST_SECONDS 120

@@ -15,7 +15,7 @@ local function promises(loop)
                 local path = fixture.path()
                 assert.same({ true, 1, 2 }, { client:mutex(path):with_lock(function()
                     loop.sleep(0.05)
-                    assert.equal("timeout", select(3, rival:mutex(path):acquire(1)))
+                    fixture.assert_times_out(rival:mutex(path))
                     return 1, 2
                 end, 10) })
                 local ok, problem = pcall(function()

@@ -195,7 +195,7 @@ local function promises(loop)
         end, 60)
         assert.is_false(hold_of(first):held())
         assert(rival:mutex(first:path()):acquire(10))
-        assert.equal("timeout", select(3, all:acquire(1)))
+        fixture.assert_times_out(all)
     end)
 end
 

@@ -10,7 +10,9 @@ local events = require "spec.support.events"
 local fixture = require "spec.support.fixture"
 local inside = require "spec.support.nginx_fixture"
 
+--- nginx would log each word that a busy server has not answered within a second.
 local HEAD = [[
+    lua_socket_log_errors off;
     init_worker_by_lua_block {
         require("zklock").shared("@ZOOKEEPER@", { session_timeout = 60 })
     }

@@ -56,7 +56,7 @@ local SESSION_TIMEOUT = not is_virtual and 20 or nil
 --- Returns a client that fixture.clean closes. `servers`: the shared servers unless given.
 function fixture.client(options, servers)
     local client = assert(zklock.connect(servers or fixture.servers(), overlay({
-        connect_timeout = 20, session_timeout = SESSION_TIMEOUT
+        connect_timeout = 60, session_timeout = SESSION_TIMEOUT
     }, options)))
     fixture.on_clean(function()
         client:close()
@@ -281,6 +281,19 @@ function fixture.assert_nothing_left(client)
     assert(client:flush(10))
     local stats = client:stats()
     assert(stats.entries == 0 and stats.watches == 0, ("%d entries, %d watches are left"):format(stats.entries, stats.watches))
+end
+
+--- Raises unless an acquisition of a lock that others have ends when its time is up. While the server is slow that may be
+-- "disconnected": then it is asked again.
+function fixture.assert_times_out(lock)
+    local code
+    for _ = 1, 60 do
+        code = select(3, lock:acquire(1))
+        if code ~= "disconnected" then
+            break
+        end
+    end
+    assert(code == "timeout", code or "it was acquired")
 end
 
 --- The UUID in the names of foreign clients' nodes.

@@ -132,6 +132,7 @@ local function new_luv()
 
     function loop.run_out(...)
         local run = new_run(...)
+        uv.update_time() -- it is that of the loop's last turn
         watchdog:start(LIMIT * 1000, 0, uv.stop)
         watchdog:unref()
         begin(run)

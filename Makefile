@@ -18,7 +18,7 @@ LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 # For bash, zsh and fish, where these look for them.
 COMPLETIONS = bash-completion/completions/zklock zsh/site-functions/_zklock fish/vendor_completions.d/zklock.fish
 
-.PHONY: help setup build test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
+.PHONY: help setup build quick test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -32,6 +32,10 @@ setup: ## install the Debian packages that building and testing need
 build: ## the module for every Lua (5.5 where it is installed), build/<lua>/zklock/core.so
 	@tools/setup.sh build
 	@tools/build.sh 5.1 5.2 5.3 5.4 $$(pkg-config --exists lua5.5 && echo 5.5) luajit
+
+quick: ## build the module, and run the first tests: the specs in virtual time on one Lua, and the simulation; in two minutes
+	@tools/setup.sh quick
+	@tools/test.sh quick
 
 test: ## all that must pass before a change lands, in minutes; ends with "N passed, N failed"
 	@tools/setup.sh test

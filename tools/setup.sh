@@ -3,6 +3,7 @@
 # Installs the Debian (or Ubuntu) packages that the given purposes need, and no others:
 #
 #   build   the Lua module          demo    a first look: one Lua and a ZooKeeper server
+#   quick   the module for one Lua, and the first tests
 #   test    everything              bench   the module, a server, and the programs that it is compared with
 #   lint    the checkers            fuzz    the fuzzers
 #   docs    the site                    demo-openresty, soak-nginx   nginx with Lua, LuaJIT, and a load generator
@@ -71,6 +72,7 @@ rivals=(
 packages_for() {
     case $1 in
     build) printf '%s\n' "${build[@]}" "${all_luas[@]}" "${command[@]}" ;;
+    quick) printf '%s\n' "${build[@]}" "${one_lua[@]}" ninja-build libcmocka-dev lua-busted lua-posix lua-redis lua-socket ;;
     demo) printf '%s\n' "${build[@]}" "${one_lua[@]}" "${server[@]}" "${shop[@]}" ;;
     demo-openresty | soak-nginx) printf '%s\n' "${build[@]}" "${server[@]}" "${shop[@]}" "${nginx[@]}" ;;
     test) packages_for build && packages_for demo && packages_for demo-openresty && packages_for lint && packages_for fuzz &&

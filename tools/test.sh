@@ -6,6 +6,7 @@
 #
 # Usage: tools/test.sh [GROUP…]
 #
+#   quick       the specs of behaviour in virtual time with Lua 5.4, and 300 schedules of the simulation
 #   lint        layout, static analysis, documentation
 #   virtual     the specs of behaviour in virtual time: Lua 5.1, 5.5, LuaJIT; Lua 5.4 under sanitizers
 #   contract    behaviour that only real servers, processes and nginx show
@@ -73,6 +74,7 @@ export -f smoke smoke_command simulate campaign variant_of
 # clang compiles fuzzers, with warnings as errors.
 builds_for() {
     case $1 in
+    quick) echo 5.4 c:simulate,virtual-lua5.4 ;;
     c) echo c-asan:unit_programs c-tsan ;;
     fuzz) echo fuzz ;;
     sim) echo c:simulate,explore,scenes,sim_selftest,simulate_lua,conformance_simulated \
@@ -101,6 +103,11 @@ merge_builds() {
 }
 
 # These only compute, and run at a lower priority than suites that wait for servers, whose sessions have timeouts.
+suites_quick() {
+    virtual lua5.4
+    suite "simulation: known seeds" ours "$ample" 'simulate c --seeds 1 300'
+}
+
 suites_virtual() {
     suite "behaviour in virtual time: lua5.4, under ASan and UBSan" busted "$ample" 'nice -n 5 tools/specs.sh virtual-asan'
     virtual luajit 3.9.6
@@ -357,7 +364,7 @@ fi
 # After a failed build the suites would fail for that reason only.
 if [ -z "$variants" ] || well; then
     lane "$slots" contract c campaign real nginx-asan
-    lane "$(nproc)" lint sim virtual fuzz rock long package
+    lane "$(nproc)" quick lint sim virtual fuzz rock long package
     wait
 fi
 

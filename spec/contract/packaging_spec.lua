@@ -8,129 +8,129 @@ local version = require "tools.version"
 
 -- A rockspec is a Lua chunk that assigns globals.
 local function load_rockspec(path)
-  local globals = {}
-  local chunk
-  if _G.setfenv then
-    chunk = _G.setfenv(assert(loadstring(docstrings.read_file(path), "@" .. path)), globals)
-  else
-    chunk = assert(load(docstrings.read_file(path), "@" .. path, "t", globals))
-  end
-  chunk()
-  return globals
+    local globals = {}
+    local chunk
+    if _G.setfenv then
+        chunk = _G.setfenv(assert(loadstring(docstrings.read_file(path), "@" .. path)), globals)
+    else
+        chunk = assert(load(docstrings.read_file(path), "@" .. path, "t", globals))
+    end
+    chunk()
+    return globals
 end
 
 local function sorted(list)
-  local copy = { compat.unpack(list) }
-  table.sort(copy)
-  return copy
+    local copy = { compat.unpack(list) }
+    table.sort(copy)
+    return copy
 end
 
 describe("packaging", function()
-  local path = version.SCM
-  local rockspec = load_rockspec(path)
-  local sources = {}
-  for _, module in ipairs({ "zklock.core", "zklock.process" }) do
-    for _, source in ipairs(rockspec.build.modules[module].sources) do
-      sources[#sources + 1] = source
-    end
-  end
-  local cmake = docstrings.read_file("CMakeLists.txt")
-
-  it("compiles every file of csrc/ with luarocks", function()
-    assert.same(files.find("csrc", ".c"), sorted(sources))
-  end)
-
-  it("compiles every file of csrc/ with CMake", function()
-    local listed = {}
-    for layer in cmake:match("set%(LAYERS ([^)]*)%)"):gmatch("%l+") do
-      local block = assert(cmake:match("set%(" .. layer:upper() .. "_SOURCES%s(.-)%)"), layer)
-      for source in block:gmatch("%S+") do
-        listed[#listed + 1] = source
-      end
-    end
-    assert.same(sorted(sources), sorted(listed))
-  end)
-
-  it("installs every file of lua/ under the name that require finds it by, except the command's script", function()
-    local expected, listed, scripts = {}, {}, {}
-    for _, file in pairs(rockspec.build.install.bin) do
-      scripts[file] = true
-    end
-    for _, file in ipairs(files.find("lua", ".lua")) do
-      local name = file:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", ".")
-      expected[name] = not scripts[file] and file or nil
-    end
-    for name, file in pairs(rockspec.build.modules) do
-      if type(file) == "string" then
-        listed[name] = file
-      end
-    end
-    assert.same(expected, listed)
-  end)
-
-  it("names its rockspecs after the package and its version", function()
-    for _, file in ipairs({ path, version.rockspec_path(version.current()) }) do
-      local loaded = load_rockspec(file)
-      assert.equal(file, ("rockspec/%s-%s.rockspec"):format(loaded.package, loaded.version))
-    end
-  end)
-
-  it("releases the same files as the newest commit has, from the tag of the version", function()
-    local release = load_rockspec(version.rockspec_path(version.current()))
-    assert.same(rockspec.build, release.build)
-    assert.same(rockspec.dependencies, release.dependencies)
-    assert.same(rockspec.external_dependencies, release.external_dependencies)
-    assert.equal("v" .. version.current(), release.source.tag)
-  end)
-
-  it("names one version everywhere", function()
-    assert.same({}, version.problems())
-    assert.equal(version.current(), require("zklock").VERSION)
-  end)
-
-  describe("with a new version", function()
-    local directory, found
-
-    -- Runs the check in a copy, without git's list of files: the copy is a repository of its own.
-    setup(function()
-      local script = [[
-        . tools/release.sh && copy=$(mktemp -d) &&
-          copy_files "$copy" VERSION CHANGELOG.md README.md debian docs lua rockspec tools &&
-          cd "$copy" && git init --quiet && echo 99.0.0 >VERSION && echo "$copy" && lua5.4 tools/version.lua write 2>&1]]
-      local pipe = assert(io.popen("bash -c '" .. script .. "'"))
-      directory, found = pipe:read("*l"), pipe:read("*a")
-      pipe:close()
-    end)
-
-    teardown(function()
-      assert(directory:find("^/tmp/"))
-      os.execute("rm -r '" .. directory .. "'")
-    end)
-
-    it("writes the Lua file and the rockspec, and removes the rockspec of the old one", function()
-      assert.equal("99.0.0", dofile(directory .. "/lua/zklock/version.lua"))
-      assert.equal("99.0.0-1", load_rockspec(directory .. "/" .. version.rockspec_path("99.0.0")).version)
-      assert.equal("", files.read(directory .. "/" .. version.rockspec_path(version.current())))
-    end)
-
-    it("names what people have to write: both changelogs, and the names of files in pages", function()
-      local number = version.current()
-      assert.equal(table.concat({
-        "CHANGELOG.md: its newest release is " .. number .. ", not 99.0.0",
-        "debian/changelog: its newest version is " .. number .. ", not 99.0.0"
-      }, "\n"), (found:gsub("[^\n]*: names [^\n]*\n", ""):gsub("\n$", "")))
-      assert.truthy(found:find("docs/install.md: names zklock_" .. number, 1, true), found)
-    end)
-  end)
-
-  it("includes only files in csrc/ that exist", function()
-    for _, file in ipairs(files.find("csrc", "")) do
-      if file:match("%.[ch]$") then
-        for header in docstrings.read_file(file):gmatch('#%s*include%s+"([^"]+)"') do
-          local there = io.open(file:match("^.*/") .. header) or io.open("csrc/" .. header)
-          assert(there, file .. " includes " .. header):close()
+    local path = version.SCM
+    local rockspec = load_rockspec(path)
+    local sources = {}
+    for _, module in ipairs({ "zklock.core", "zklock.process" }) do
+        for _, source in ipairs(rockspec.build.modules[module].sources) do
+            sources[#sources + 1] = source
         end
-      end
     end
-  end)
+    local cmake = docstrings.read_file("CMakeLists.txt")
+
+    it("compiles every file of csrc/ with luarocks", function()
+        assert.same(files.find("csrc", ".c"), sorted(sources))
+    end)
+
+    it("compiles every file of csrc/ with CMake", function()
+        local listed = {}
+        for layer in cmake:match("set%(LAYERS ([^)]*)%)"):gmatch("%l+") do
+            local block = assert(cmake:match("set%(" .. layer:upper() .. "_SOURCES%s(.-)%)"), layer)
+            for source in block:gmatch("%S+") do
+                listed[#listed + 1] = source
+            end
+        end
+        assert.same(sorted(sources), sorted(listed))
+    end)
+
+    it("installs every file of lua/ under the name that require finds it by, except the command's script", function()
+        local expected, listed, scripts = {}, {}, {}
+        for _, file in pairs(rockspec.build.install.bin) do
+            scripts[file] = true
+        end
+        for _, file in ipairs(files.find("lua", ".lua")) do
+            local name = file:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", ".")
+            expected[name] = not scripts[file] and file or nil
+        end
+        for name, file in pairs(rockspec.build.modules) do
+            if type(file) == "string" then
+                listed[name] = file
+            end
+        end
+        assert.same(expected, listed)
+    end)
+
+    it("names its rockspecs after the package and its version", function()
+        for _, file in ipairs({ path, version.rockspec_path(version.current()) }) do
+            local loaded = load_rockspec(file)
+            assert.equal(file, ("rockspec/%s-%s.rockspec"):format(loaded.package, loaded.version))
+        end
+    end)
+
+    it("releases the same files as the newest commit has, from the tag of the version", function()
+        local release = load_rockspec(version.rockspec_path(version.current()))
+        assert.same(rockspec.build, release.build)
+        assert.same(rockspec.dependencies, release.dependencies)
+        assert.same(rockspec.external_dependencies, release.external_dependencies)
+        assert.equal("v" .. version.current(), release.source.tag)
+    end)
+
+    it("names one version everywhere", function()
+        assert.same({}, version.problems())
+        assert.equal(version.current(), require("zklock").VERSION)
+    end)
+
+    describe("with a new version", function()
+        local directory, found
+
+        -- Runs the check in a copy, without git's list of files: the copy is a repository of its own.
+        setup(function()
+            local script = [[
+                . tools/release.sh && copy=$(mktemp -d) &&
+                    copy_files "$copy" VERSION CHANGELOG.md README.md debian docs lua rockspec tools &&
+                    cd "$copy" && git init --quiet && echo 99.0.0 >VERSION && echo "$copy" && lua5.4 tools/version.lua write 2>&1]]
+            local pipe = assert(io.popen("bash -c '" .. script .. "'"))
+            directory, found = pipe:read("*l"), pipe:read("*a")
+            pipe:close()
+        end)
+
+        teardown(function()
+            assert(directory:find("^/tmp/"))
+            os.execute("rm -r '" .. directory .. "'")
+        end)
+
+        it("writes the Lua file and the rockspec, and removes the rockspec of the old one", function()
+            assert.equal("99.0.0", dofile(directory .. "/lua/zklock/version.lua"))
+            assert.equal("99.0.0-1", load_rockspec(directory .. "/" .. version.rockspec_path("99.0.0")).version)
+            assert.equal("", files.read(directory .. "/" .. version.rockspec_path(version.current())))
+        end)
+
+        it("names what people have to write: both changelogs, and the names of files in pages", function()
+            local number = version.current()
+            assert.equal(table.concat({
+                "CHANGELOG.md: its newest release is " .. number .. ", not 99.0.0",
+                "debian/changelog: its newest version is " .. number .. ", not 99.0.0"
+            }, "\n"), (found:gsub("[^\n]*: names [^\n]*\n", ""):gsub("\n$", "")))
+            assert.truthy(found:find("docs/install.md: names zklock_" .. number, 1, true), found)
+        end)
+    end)
+
+    it("includes only files in csrc/ that exist", function()
+        for _, file in ipairs(files.find("csrc", "")) do
+            if file:match("%.[ch]$") then
+                for header in docstrings.read_file(file):gmatch('#%s*include%s+"([^"]+)"') do
+                    local there = io.open(file:match("^.*/") .. header) or io.open("csrc/" .. header)
+                    assert(there, file .. " includes " .. header):close()
+                end
+            end
+        end
+    end)
 end)

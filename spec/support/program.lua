@@ -120,7 +120,9 @@ end
 --- Kills the program if it still runs. For after_each.
 function program:stop()
     if not self.result then
-        os.execute(("kill -KILL %d 2>/dev/null"):format(self.pid))
+        if not self:has_ended() then -- or the process id may be another's
+            os.execute(("kill -KILL %d 2>/dev/null"):format(self.pid))
+        end
         self:finish()
     end
 end

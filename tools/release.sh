@@ -20,14 +20,16 @@ copy_repository() {
     )
 }
 
-# pack_rock DIRECTORY: the source rock, as it is published. git takes a copy of this directory for the repository that the
-# rockspec names.
-pack_rock() {
-    local version url rockspec
+# pack_rocks DIRECTORY: the source rocks, as they are published. git takes a copy of this directory for the repository that the
+# rockspecs name.
+pack_rocks() {
+    local version url rock rockspecs=$PWD/rockspec
     version=$(cat VERSION)
-    rockspec=$PWD/rockspec/zklock-$version-1.rockspec
-    url=$(sed -n 's/^  url = "git+\(.*\)",$/\1/p' "$rockspec")
+    url=$(sed -n 's/^  url = "git+\(.*\)",$/\1/p' "$rockspecs/zklock-$version-1.rockspec")
     [ -n "$url" ] && copy_repository "$1/origin" || return
     printf '[url "file://%s"]\n    insteadOf = %s\n' "$1/origin" "$url" >"$1/gitconfig"
-    (cd "$1" && HOME=$1 GIT_CONFIG_GLOBAL=$1/gitconfig luarocks pack "$rockspec") && [ -s "$1/zklock-$version-1.src.rock" ]
+    for rock in zklock zklock-cli; do
+        (cd "$1" && HOME=$1 GIT_CONFIG_GLOBAL=$1/gitconfig luarocks pack "$rockspecs/$rock-$version-1.rockspec") &&
+            [ -s "$1/$rock-$version-1.src.rock" ] || return
+    done
 }

@@ -51,9 +51,9 @@ split_page() {
         END { exit count < 4 }' docs/install.md
 }
 
-# A server for LuaRocks that has zklock only.
+# A server for LuaRocks that has zklock's two rocks only.
 make_server() {
-    mkdir -p "$work/rocks" && pack_rock "$work/pack" && cp "$work/pack/zklock-$version-1.src.rock" "$work/rocks" &&
+    mkdir -p "$work/rocks" && pack_rocks "$work/pack" && cp "$work"/pack/*.src.rock "$work/rocks" &&
         luarocks-admin make_manifest "$work/rocks"
 }
 

@@ -10,8 +10,13 @@ local docstrings = require "tools.docstrings"
 local read_file = docstrings.read_file
 local version = {}
 
---- The rockspec of the newest commit, from which the rockspec of a release is made.
-version.SCM = "rockspec/zklock-scm-1.rockspec"
+--- The rocks: the library, and the command with the live view.
+version.ROCKS = { "zklock", "zklock-cli" }
+
+--- Returns the path of a rock's rockspec for the newest commit, from which the rockspec of a release is made.
+function version.scm_path(rock)
+    return ("rockspec/%s-scm-1.rockspec"):format(rock)
+end
 
 --- Returns the version that the file VERSION has: "MAJOR.MINOR.PATCH".
 function version.current()
@@ -20,27 +25,43 @@ function version.current()
 end
 
 --- Returns the path of a release's rockspec.
-function version.rockspec_path(number)
-    return ("rockspec/zklock-%s-1.rockspec"):format(number)
+function version.rockspec_path(rock, number)
+    return ("rockspec/%s-%s-1.rockspec"):format(rock, number)
 end
 
---- Returns the rockspec of a release: that of the newest commit, with a version and the tag that the sources are taken from.
-local function release_rockspec(number)
-    local text, versions = read_file(version.SCM):gsub('\nversion = "scm%-1"\n', ('\nversion = "%s-1"\n'):format(number))
+--- Returns the rockspec of a release: that of the newest commit, with a version, also in a dependency on the other rock, and the
+-- tag that the sources are taken from.
+local function release_rockspec(rock, number)
+    local scm = version.scm_path(rock)
+    local text, versions = read_file(scm):gsub('\nversion = "scm%-1"\n', ('\nversion = "%s-1"\n'):format(number))
+    text = text:gsub('"zklock == scm%-1"', ('"zklock == %s-1"'):format(number))
     local whole, urls = text:gsub("(\n  url = [^\n]*\n)", ('%%1  tag = "v%s",\n'):format(number), 1)
-    assert(versions == 1 and urls == 1, version.SCM .. ": a line with the version and one with the URL are expected")
-    return "-- Made from zklock-scm-1.rockspec by tools/version.lua.\n" .. whole
+    assert(versions == 1 and urls == 1, scm .. ": a line with the version and one with the URL are expected")
+    return ("-- Made from %s by tools/version.lua.\n"):format(scm:match "[^/]+$") .. whole
 end
 
 --- Returns the files that are made from VERSION: path and content.
 local function made(number)
-    return {
+    local files = {
         ["lua/zklock/version.lua"] = table.concat({
             "--- version: the version of zklock. tools/version.lua writes this file from the file VERSION.",
             ("return %q\n"):format(number)
-        }, "\n"),
-        [version.rockspec_path(number)] = release_rockspec(number)
+        }, "\n")
     }
+    for _, rock in ipairs(version.ROCKS) do
+        files[version.rockspec_path(rock, number)] = release_rockspec(rock, number)
+    end
+    return files
+end
+
+--- Whether a path is one of the rockspecs that there should be.
+local function is_rockspec(path, number)
+    for _, rock in ipairs(version.ROCKS) do
+        if path == version.scm_path(rock) or path == version.rockspec_path(rock, number) then
+            return true
+        end
+    end
+    return false
 end
 
 --- Returns the files of a kind that are in git or could be added to it.
@@ -75,10 +96,10 @@ function version.problems()
         end
     end
     for path, text in pairs(made(number)) do
-        expect(content(path) == text, path, ": is not what VERSION and ", version.SCM, " give; run lua5.4 tools/version.lua write")
+        expect(content(path) == text, path, ": is not what VERSION and rockspec/*-scm-1 give; run lua5.4 tools/version.lua write")
     end
     for _, path in ipairs(files_like "rockspec/*") do
-        expect(path == version.SCM or path == version.rockspec_path(number), path, ": is of another version")
+        expect(is_rockspec(path, number), path, ": is of another version")
     end
     -- The newest release that the changelog describes, whether or not there are changes since then.
     local newest = content "CHANGELOG.md":match "\n## %[(%d[^%]]*)%]"
@@ -99,7 +120,7 @@ end
 function version.write()
     local number = version.current()
     for _, path in ipairs(files_like "rockspec/*") do
-        if path ~= version.SCM and path ~= version.rockspec_path(number) then
+        if not is_rockspec(path, number) then
             os.remove(path)
         end
     end

@@ -6,7 +6,7 @@
 
 local key_path = require "zklock.key"
 local options = require "zklock.options"
-local short = require("zklock.ui.text").short
+local short = require("zklock.text").short
 
 local debug, getmetatable, tostring, type, xpcall = debug, getmetatable, tostring, type, xpcall
 local format = string.format

@@ -8,7 +8,7 @@ local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
-local short = require("zklock.ui.text").short
+local short = require("zklock.text").short
 local wait = require "zklock.wait"
 
 local error, min, pairs, setmetatable, tonumber = error, math.min, pairs, setmetatable, tonumber

@@ -23,7 +23,7 @@ local Call = require "zklock.call"
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
-local short = require("zklock.ui.text").short
+local short = require("zklock.text").short
 local wait = require "zklock.wait"
 
 local error, next, setmetatable, tostring, type = error, next, setmetatable, tostring, type

@@ -6,7 +6,7 @@
 -- credential.
 
 local core = require "zklock.core"
-local short = require("zklock.ui.text").short
+local short = require("zklock.text").short
 
 local concat, sort = table.concat, table.sort
 local floor, huge, min = math.floor, math.huge, math.min

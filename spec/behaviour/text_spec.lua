@@ -1,6 +1,6 @@
---- Text of other clients, before a terminal, JSON or HTML gets it (zklock.ui.text).
+--- Text of other clients, before a terminal, JSON or HTML gets it (zklock.text).
 
-local text = require "zklock.ui.text"
+local text = require "zklock.text"
 
 local UNKNOWN = "\239\191\189"
 

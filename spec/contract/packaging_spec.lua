@@ -26,14 +26,16 @@ local function sorted(list)
 end
 
 describe("packaging", function()
-    local path = version.SCM
-    local rockspec = load_rockspec(path)
-    local sources = {}
-    for _, module in ipairs({ "zklock.core", "zklock.process" }) do
-        for _, source in ipairs(rockspec.build.modules[module].sources) do
-            sources[#sources + 1] = source
+    local rocks, sources = {}, {}
+    for index, name in ipairs(version.ROCKS) do
+        rocks[index] = load_rockspec(version.scm_path(name))
+        for _, module in pairs(rocks[index].build.modules) do
+            for _, source in ipairs(type(module) == "table" and module.sources or {}) do
+                sources[#sources + 1] = source
+            end
         end
     end
+    local library, command = rocks[1], rocks[2]
     local cmake = docstrings.read_file("CMakeLists.txt")
 
     it("compiles every file of csrc/ with luarocks", function()
@@ -53,34 +55,51 @@ describe("packaging", function()
 
     it("installs every file of lua/ under the name that require finds it by, except the command's script", function()
         local expected, listed, scripts = {}, {}, {}
-        for _, file in pairs(rockspec.build.install.bin) do
+        for _, file in pairs(command.build.install.bin) do
             scripts[file] = true
         end
         for _, file in ipairs(files.find("lua", ".lua")) do
             local name = file:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", ".")
             expected[name] = not scripts[file] and file or nil
         end
-        for name, file in pairs(rockspec.build.modules) do
-            if type(file) == "string" then
-                listed[name] = file
+        for _, rock in ipairs(rocks) do
+            for name, file in pairs(rock.build.modules) do
+                assert.is_nil(listed[name])
+                listed[name] = type(file) == "string" and file or nil
             end
         end
         assert.same(expected, listed)
     end)
 
+    it("has a library that needs no rock, and no module of the command", function()
+        assert.same({ "lua >= 5.1, < 5.6" }, library.dependencies)
+        for name, file in pairs(library.build.modules) do
+            for line in type(file) == "string" and io.lines(file) or function() end do
+                local module = not line:find "^%s*%-%-" and line:match "require *%(?\"(zklock[%w_.]*%w)\""
+                assert(not module or library.build.modules[module], ("%s requires %s"):format(name, tostring(module)))
+            end
+        end
+    end)
+
     it("names its rockspecs after the package and its version", function()
-        for _, file in ipairs({ path, version.rockspec_path(version.current()) }) do
-            local loaded = load_rockspec(file)
-            assert.equal(file, ("rockspec/%s-%s.rockspec"):format(loaded.package, loaded.version))
+        for _, rock in ipairs(version.ROCKS) do
+            for _, file in ipairs({ version.scm_path(rock), version.rockspec_path(rock, version.current()) }) do
+                local loaded = load_rockspec(file)
+                assert.equal(file, ("rockspec/%s-%s.rockspec"):format(loaded.package, loaded.version))
+            end
         end
     end)
 
     it("releases the same files as the newest commit has, from the tag of the version", function()
-        local release = load_rockspec(version.rockspec_path(version.current()))
-        assert.same(rockspec.build, release.build)
-        assert.same(rockspec.dependencies, release.dependencies)
-        assert.same(rockspec.external_dependencies, release.external_dependencies)
-        assert.equal("v" .. version.current(), release.source.tag)
+        for index, rock in ipairs(version.ROCKS) do
+            local release = load_rockspec(version.rockspec_path(rock, version.current()))
+            assert.same(rocks[index].build, release.build)
+            assert.same(rocks[index].external_dependencies, release.external_dependencies)
+            assert.equal("v" .. version.current(), release.source.tag)
+        end
+        local release = load_rockspec(version.rockspec_path("zklock-cli", version.current()))
+        assert.equal(("zklock == %s-1"):format(version.current()), release.dependencies[2])
+        assert.equal("zklock == scm-1", command.dependencies[2])
     end)
 
     it("names one version everywhere", function()
@@ -109,8 +128,8 @@ describe("packaging", function()
 
         it("writes the Lua file and the rockspec, and removes the rockspec of the old one", function()
             assert.equal("99.0.0", dofile(directory .. "/lua/zklock/version.lua"))
-            assert.equal("99.0.0-1", load_rockspec(directory .. "/" .. version.rockspec_path("99.0.0")).version)
-            assert.equal("", files.read(directory .. "/" .. version.rockspec_path(version.current())))
+            assert.equal("99.0.0-1", load_rockspec(directory .. "/" .. version.rockspec_path("zklock", "99.0.0")).version)
+            assert.equal("", files.read(directory .. "/" .. version.rockspec_path("zklock", version.current())))
         end)
 
         it("names what people have to write: both changelogs, and the names of files in pages", function()

@@ -58,9 +58,9 @@ describe("the bill of materials #once", function()
         end)())
     end)
 
-    it("has the modules that the rockspec depends on, and those that adapters load", function()
+    it("has the modules that the rocks depend on, and those that adapters load", function()
         local names = by_name(document.components)
-        local rockspec = docstrings.read_file(version.SCM)
+        local rockspec = docstrings.read_file(version.scm_path "zklock-cli")
         for name in rockspec:match("\ndependencies = (%b{})"):gmatch '"(%l+) >=' do
             assert.truthy(names[name], name)
         end

@@ -2,7 +2,7 @@
 
 local codes = require "zklock.cli.codes"
 local Output = require "zklock.cli.output"
-local text = require "zklock.ui.text"
+local text = require "zklock.text"
 
 local getmetatable, io, require, setmetatable, tostring = getmetatable, io, require, setmetatable, tostring
 local format = string.format

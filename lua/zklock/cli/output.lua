@@ -1,7 +1,7 @@
 --- cli.output: what subcommands of `zklock` write to standard output: tables and times for people, or JSON.
 
 local process = require "zklock.process"
-local plain = require "zklock.ui.text"
+local plain = require "zklock.text"
 
 local ipairs, io, os, pairs, require, setmetatable, type = ipairs, io, os, pairs, require, setmetatable, type
 local concat, sort = table.concat, table.sort

@@ -4,7 +4,7 @@
 
 local Lock = require "zklock.lock"
 local options = require "zklock.options"
-local short = require("zklock.ui.text").short
+local short = require("zklock.text").short
 
 local getmetatable, ipairs, pairs, type = getmetatable, ipairs, pairs, type
 local format, sort = string.format, table.sort

@@ -12,7 +12,7 @@ local json = require "dkjson"
 local options = require "zklock.options"
 local page = require "zklock.ui.page"
 local sha256 = require "zklock.sha256"
-local text = require "zklock.ui.text"
+local text = require "zklock.text"
 
 local char, floor, format = string.char, math.floor, string.format
 local concat, ipairs, os, pairs, setmetatable, tonumber = table.concat, ipairs, os, pairs, setmetatable, tonumber

@@ -13,7 +13,7 @@ local core = require "zklock.core"
 local History = require "zklock.ui.history"
 local inspect = require "zklock.inspect"
 local json = require "dkjson"
-local text = require "zklock.ui.text"
+local text = require "zklock.text"
 local Tree = require "zklock.inspect.tree"
 local wait = require "zklock.wait"
 

@@ -1,4 +1,4 @@
---- ui.text: text that other clients have written, made harmless: for terminals, JSON and HTML. No I/O.
+--- text: text that other clients have written, made harmless: for terminals, JSON and HTML. No I/O.
 
 local concat = table.concat
 local format = string.format

@@ -29,7 +29,6 @@
  * block it (`node`), and what happens when none does (`ready`).
  */
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "entry.h"
@@ -41,7 +40,12 @@
 
 void zkl_entry_uuid(const zkl_entry *entry, char *uuid)
 {
-    snprintf(uuid, ZKL_UUID_LENGTH + 1, "%s%012llx", entry->locks->uuid_stem, (unsigned long long)entry->serial);
+    memcpy(uuid, entry->locks->uuid_stem, ZKL_UUID_STEM_LENGTH);
+    uint64_t left = entry->serial;
+    for (char *digit = uuid + ZKL_UUID_LENGTH; digit > uuid + ZKL_UUID_STEM_LENGTH; left >>= 4) {
+        *--digit = "0123456789abcdef"[left & 15];
+    }
+    uuid[ZKL_UUID_LENGTH] = '\0';
 }
 
 const char *zkl_entry_name(const zkl_entry *entry)

@@ -527,8 +527,8 @@ end
 --- Makes a lock that has one holder at a time, over all processes that name the same path. Sends nothing.
 --
 -- Two objects on one path exclude each other, also within one client. Coroutines that share an object acquire it separately,
--- and wait for each other. Keep a reference to the lock while holding it: a lock object that is garbage-collected gives up its
--- hold.
+-- and wait for each other. Keep a reference to the lock or the hold while holding: if both are garbage-collected, the lock is
+-- released.
 --
 -- Options:
 --   * `reentrant` default false; true: the holding coroutine may acquire again. The lock is free after as many releases.
@@ -546,10 +546,10 @@ end
 --   * `metrics` the name of the lock group in which this lock is measured (Client:group_stats, zklock.metrics): 1 to 64 bytes of
 --     UTF-8, default "default". Any number of locks may have the same group. Name what the locks are for, never a key. A client
 --     has 32 groups at most, and counts every further name as "other".
---   * `on_lost` function(lock, reason, message), called once for each loss of a held lock: by the pump, or by the release or
---     acquire that finds the loss before the pump does. The reason is a code: "lost" (the session, its lease or the node),
+--   * `on_lost` function(hold, reason, message), called once for each loss of a hold: by the pump, or by the release or acquire
+--     that finds the loss before the pump does. The reason is a code: "lost" (the session, its lease or the node),
 --     "max_hold", "closed".
---   * `on_revoke` function(lock), called by the pump each time that another contender asks the holder to release (Lock:revoke).
+--   * `on_revoke` function(hold), called by the pump each time that another contender asks the holder to release (Lock:revoke).
 --     Costs a request and a watch for each acquisition. A client watches held nodes in this way until the lengths of their
 --     paths reach 200 KB in total. A log line reports each node beyond that.
 --
@@ -653,7 +653,7 @@ end
 --
 -- @tparam string key any string; the mutex is at zklock.path("/cluster_mutex", key)
 -- @tparam table|nil settings
--- @tparam function fn is called with the lock that is held; its results are dropped. It may yield, but not on Lua 5.1
+-- @tparam function fn is called with the hold; its results are dropped. It may yield, but not on Lua 5.1
 -- @treturn boolean|nil true: fn has run. false: another contender was ahead; fn has not run, and nothing is known of what the
 --   other one has achieved. nil: an error
 -- @treturn string|nil message

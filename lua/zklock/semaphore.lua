@@ -13,7 +13,7 @@ local format = string.format
 
 local Semaphore = Lock.subclass()
 
---- The kind of its locks; see zklock.lock.class.
+--- The kind of its locks; see zklock.lock.
 local KIND = {
     name = "semaphore",
     mode = "permits",

@@ -1,12 +1,12 @@
 --- transaction: several checks and writes that ZooKeeper executes all together, or none of them.
 --
--- Made by client:transaction(), or by hold:transaction(). In a lock's transaction the server first checks that the node by
+-- Made by client:transaction(), or by hold:transaction(). In a hold's transaction the server first checks that the node by
 -- which the lock is held still exists. For a semaphore it checks the nodes of all permits that are held, for a multi the nodes
 -- of all its locks. So nothing is written under a lock that has been lost meanwhile, even if this program was suspended when it
 -- lost the lock, and the server itself decides that. Unlike a fencing token, this needs no cooperation of the resource that is
 -- written, but it protects only data in ZooKeeper.
 --
---     local results, message, code = lock:transaction()
+--     local results, message, code = hold:transaction()
 --         :set("/app/config", new, stat.version)
 --         :create("/app/log/entry-", "changed", { sequential = true })
 --         :commit(5)

@@ -131,7 +131,7 @@
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; default: 1
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
----@field callback? fun(lock: zklock.Semaphore?, message: string?, code: zklock.Code?) acquire returns a call at once
+---@field callback? fun(hold: zklock.Hold?, message: string?, code: zklock.Code?) acquire returns a call at once
 
 ---@class zklock.SemaphoreWithLockOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
@@ -141,7 +141,7 @@
 ---@class zklock.SemaphoreTryOptions
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; default: 1
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
----@field callback? fun(lock: zklock.Semaphore?, message: string?, code: zklock.Code?) try_acquire returns a call at once
+---@field callback? fun(hold: zklock.Hold?, message: string?, code: zklock.Code?) try_acquire returns a call at once
 
 --- Of a watch's wait, a transaction's commit, and a leader's question.
 ---@class zklock.WaitOptions

@@ -29,14 +29,21 @@ local acquire = {}
 -- Records -------------------------------------------------------------------------------------------------------------
 
 --- Makes a record in which nothing is noted yet.
--- @tparam boolean|nil is_part whether it is a part of a multi's acquisition: the program has it when all are granted
-function acquire.new_record(is_part)
-    return { hold = false, level = 0, is_part = is_part or false }
+-- @tparam boolean is_part whether it is a part of a multi's acquisition: the program has it when all are granted
+-- @tparam boolean within whether with_lock is going to give it back
+function acquire.new_record(is_part, within)
+    return { hold = false, level = 0, is_part = is_part, within = within }
 end
 
 local function note_record(record, hold, level)
     record.level = level
     record.hold = hold -- last: this makes the record valid
+end
+
+--- The same for a new hold.
+local function note_new(record, hold)
+    hold._whole, hold._within = not record.is_part, record.within and 1
+    note_record(record, hold, 1)
 end
 
 --- Makes a record of all levels of a hold.
@@ -127,8 +134,7 @@ end
 --- Asks for a lock without waiting, for a multi. The multi concludes it or takes back the record. Returns the results of `request`.
 function acquire.ask(lock, way, me, keep, record)
     local hold = new_hold(lock, way, 1, me, keep)
-    hold._whole = false
-    note_record(record, hold, 1)
+    note_new(record, hold)
     return request(hold)
 end
 
@@ -143,7 +149,7 @@ local function take(hold)
     client._attempts[hold] = nil
     hold._granted = true
     if hold._whole then
-        caller.note_granted(hold)
+        caller.note_granted(hold, hold._within)
     end
     if hold._keep and hold._caller and adapter.keep then
         adapter.keep(hold)
@@ -297,8 +303,7 @@ local function run(lock, timeout, count, keep, me, record)
     local hold = new_hold(lock, timeout == 0 and TRY, count, me, keep)
     wait.note_thread(lock._client._registry, hold)
     if record then
-        hold._whole = not record.is_part
-        note_record(record, hold, 1)
+        note_new(record, hold)
     end
     local ok, got, message, code = lock._client._protect(attempt_or_abandon, hold, timeout)
     if ok then
@@ -325,7 +330,7 @@ function acquire.enter(lock, timeout, count, keep, record)
         return run(lock, timeout, count, keep, me, record) -- a shortcut: there is nothing to find
     end
     local hold = own(lock, me)
-    if hold and hold._granted and hold._caller.thread ~= me.thread and not hold._acquisition:held() then
+    while hold and hold._granted and hold._caller.thread ~= me.thread and not hold._acquisition:held() do
         hold:_drop_lost() -- no other code would
         hold = own(lock, me)
     end
@@ -340,6 +345,11 @@ function acquire.enter(lock, timeout, count, keep, record)
         hold._caller = me
         if record then
             note_record(record, hold, level)
+        end
+        if record and record.is_part then
+            return hold -- the multi adds the level when it has all members
+        elseif not record then
+            caller.note_granted(hold)
         end
         hold._levels = level
         return hold

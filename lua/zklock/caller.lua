@@ -6,7 +6,7 @@
 --
 -- A lock finds its holds by that key (`lock._holds`). Keys are weak: what a coroutine asks for is collected with it. `_next` of a
 -- hold is another hold of the same key. A hold that the program has is also in the set `lock._kept`, so that it lasts as long as
--- its lock; if it ends with an owner, such as a request, that keeps it instead.
+-- its lock; if it ends with an owner, such as a request, that keeps it instead. Within with_lock, only the coroutine's stack does.
 
 local coroutine, next, pairs, pcall, setmetatable = coroutine, next, pairs, pcall, setmetatable
 local running_thread = coroutine.running
@@ -122,11 +122,28 @@ function caller.note(hold)
     holds[key] = hold
 end
 
+--- How many holds a lock keeps before it looks for those that were lost and that no coroutine has released.
+local FEW = 16
+
+--- Whether a hold was not granted yet, or is held.
+local function lasts(hold)
+    return not hold._over and (not hold._granted or hold._acquisition:held())
+end
+
 --- Makes the lock keep a hold as long as it lasts.
 function caller.keep(hold)
     local lock = hold._lock
-    lock._kept = lock._kept or {}
-    lock._kept[hold] = true
+    local kept = lock._kept
+    if not kept or lock._room == 0 then
+        kept, lock._room = {}, FEW
+        for other in pairs(lock._kept or {}) do
+            if lasts(other) then
+                kept[other], lock._room = true, lock._room + 1
+            end
+        end
+        lock._kept = kept
+    end
+    kept[hold], lock._room = true, lock._room - 1
 end
 
 --- Ends that.
@@ -141,13 +158,16 @@ function caller.let_go(hold)
     end
 end
 
---- Notes that a hold was granted, and is the program's.
-function caller.note_granted(hold)
+--- Notes that a hold was granted, and is the program's. `within`: with_lock is going to give it back.
+function caller.note_granted(hold, within)
     local me = hold._caller
     local owner = me and me.owner
     hold._lock._latest = me
     if not owner or hold._keep then
-        return caller.keep(hold)
+        if not within then
+            caller.keep(hold)
+        end
+        return
     end
     local held = held_by_owner[owner]
     if not held then

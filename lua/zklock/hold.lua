@@ -40,7 +40,7 @@ local Hold = {
     _keep = false,       -- whether it outlives the request that acquires it
     _whole = true,       -- whether it is the program's when it is granted, and not part of a multi's acquisition
     _by_callback = false, -- whether a call (zklock.call) stands for its coroutine
-    _within = false      -- the level that belongs to with_lock
+    _within = false      -- the lowest level that belongs to with_lock
 }
 Hold.__index = Hold
 
@@ -102,16 +102,18 @@ local function drop(self, block_for, if_held)
     return settled
 end
 
---- The reason why it was lost, as C reports it.
+--- The reason why it has ended although the program has not released it, as C reports it.
+-- @treturn string message
+-- @treturn string code "lost"; "not_held" if the adapter has released it
 function Hold:_lost_message()
     local lock, phase, _, message = self._lock, self._acquisition:phase()
     if phase == "lost" and message ~= "" then
-        return message
+        return message, "lost"
     elseif phase == "released" then
         return format("the %s %s was released when the request ended that had acquired it: acquire it with keep = true if it is " ..
-            "to be held for longer", lock._kind.name, lock._path)
+            "to be held for longer", lock._kind.name, lock._path), "not_held"
     end
-    return format("the %s %s was lost", lock._kind.name, lock._path)
+    return format("the %s %s was lost", lock._kind.name, lock._path), "lost"
 end
 
 --- Runs on_revoke if the lock has been asked for since on_revoke ran last.
@@ -146,7 +148,7 @@ function Hold:_handle_changed()
     if phase == "released" then
         drop(self) -- the adapter released it because its request has ended
     else
-        tell_lost(self, phase == "lost" and code or "lost", self:_lost_message())
+        tell_lost(self, phase == "lost" and code or "lost", (self:_lost_message()))
     end
 end
 
@@ -158,11 +160,11 @@ function Hold:_drop_lost()
     end
 end
 
---- Returns "lost" to a caller, and makes the lock usable again.
+--- Returns "lost" to a caller, or the other code of _lost_message, and makes the lock usable again.
 function Hold:_give_up_lost()
-    local message = self:_lost_message()
+    local message, code = self:_lost_message()
     self:_drop_lost()
-    return nil, message, "lost"
+    return nil, message, code
 end
 
 --- Gives up an acquisition, whatever its state. Does nothing the second time.
@@ -199,7 +201,7 @@ function Hold:_begin_release(block_for)
     elseif not over then
         return self:_give_up_lost()
     elseif over ~= "released" and self._acquisition:phase() == "released" then
-        return nil, self:_lost_message(), "not_held"
+        return nil, self:_lost_message()
     end
     return nil, format("the %s %s is not held", lock._kind.name, lock._path), "not_held"
 end
@@ -271,8 +273,8 @@ end
 -- @treturn string|nil message
 -- @treturn string|nil code: "not_held" (it was released before); "lost" (it had ended before; sometimes this shows only when the
 --   server finds no node to delete. It is reported once. A release that does not wait does not report it); "disconnected" (not
---   acknowledged; the release goes on in the background); "no_auth" (the server refuses to delete the node, which stays until the
---   client closes); "forked"
+--   acknowledged; the release goes on in the background); "phase" (it would have to wait, and nothing can wait here: the same);
+--   "no_auth" (the server refuses to delete the node, which stays until the client closes); "forked"
 -- @raise when settings are malformed
 function Hold:release(settings)
     check_self(self, "release")
@@ -296,8 +298,8 @@ end
 --- Notes that with_lock has the hold from now on.
 function Hold:_enclose()
     local enclose = self._lock._client._adapter.enclose
-    if enclose and not self._within then
-        self._within = self._levels
+    self._within = self._within or self._levels
+    if enclose and self._within == self._levels then
         enclose(self)
     end
 end
@@ -307,6 +309,20 @@ function Hold:_disclose(level)
     if self._within == level then
         self._within = false
     end
+end
+
+--- Why it has ended although the program has not released it.
+-- @treturn string|nil message; nil: it is held, or was released
+-- @treturn string|nil code "lost"; "forked": this is the child of the process that holds it
+function Hold:_problem()
+    if self._over == "released" or self._acquisition:held() then
+        return nil
+    end
+    local state, problem, code = self._lock._client._core:state()
+    if state == nil then
+        return problem, code
+    end
+    return self:_lost_message(), "lost"
 end
 
 --- Seconds that the release at the end of a with_lock waits at least, however short the limit of the acquisition was.
@@ -377,7 +393,7 @@ function Hold:_extend(seconds)
     if state == nil then
         return nil, problem, code
     elseif self._over ~= "released" then
-        return nil, self:_lost_message(), "lost"
+        return nil, self:_lost_message()
     end
     return nil, format("the %s %s is not held", lock._kind.name, lock._path), "not_held"
 end

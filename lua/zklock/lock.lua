@@ -80,6 +80,7 @@ function Lock.new(class, client, kind, path, settings)
         _twin = false,    -- the other half of a read/write lock
         _holds = false,   -- its holds and acquisitions under way, by their callers' keys (zklock.caller)
         _kept = false,    -- the set of those that it keeps
+        _room = 0,        -- how many more it keeps before it looks which ones have ended
         _latest = false   -- the caller that was granted it last
     }, class)
 end
@@ -194,18 +195,10 @@ function steps.acquire(self, record, seconds, count, keep)
 end
 
 function steps.lost(record)
-    local hold = record.hold
-    if hold._over == "released" or hold._acquisition:held() then
-        return nil
-    end
-    local state, problem, code = hold._lock._client._core:state()
-    if state == nil then
-        return problem, code -- fn has forked, and this is the child
-    end
-    return hold:_lost_message(), "lost"
+    return record.hold:_problem()
 end
 
-function steps.release(record, seconds)
+function steps.release(record, seconds, may_wait)
     local hold = record.hold
     if not hold then
         return nil
@@ -213,7 +206,7 @@ function steps.release(record, seconds)
     hold:_disclose(record.level)
     local held = with_lock.ends(hold, record.level)
     if held then
-        local _, message, code = held:_leave(held._lock._settings.wait_release, release_timeout(seconds))
+        local _, message, code = held:_leave(may_wait and held._lock._settings.wait_release, release_timeout(seconds))
         return code == "lost" and message or nil
     end
     return nil
@@ -222,7 +215,8 @@ end
 --- Runs `fn(hold, …)` while holding the lock, and always releases it afterwards. `hold` is what acquire returns.
 --
 -- An error of fn goes on unchanged (the same object) after the release. fn may yield, but not on Lua 5.1, whose pcall does not
--- allow that. fn may release the lock early itself. If fn then acquires it anew, the new hold is released too. A hold of this
+-- allow that. If its coroutine is closed there (coroutine.close), the lock is released at once; if it is forgotten, when it is
+-- collected. fn may release the lock early itself. If fn then acquires it anew, the new hold is released too. A hold of this
 -- object that another coroutine has acquired meanwhile is not released.
 --
 -- The release waits for the server for as long as the acquisition was allowed to wait, but at least a second and at most the
@@ -240,7 +234,7 @@ function Lock:with_lock(fn, timeout, ...)
     if not seconds then
         error("lock:with_lock: " .. count, 2)
     end
-    return with_lock.run(steps, self, new_record(), fn, seconds, count, keep, ...)
+    return with_lock.run(steps, self, new_record(false, true), fn, seconds, count, keep, ...)
 end
 
 -- The running coroutine's hold ------------------------------------------------------------------------------------------
@@ -252,10 +246,11 @@ function Lock:_not_held()
     if state == nil then
         return nil, problem, code
     end
-    local each, all = caller.each(self)
-    if each(all) then
-        return nil, format("the %s %s is not held by this coroutine, but by another one, or for a callback: call it of the hold " ..
-            "that acquire returned", self._kind.name, self._path), "not_held"
+    for hold in caller.each(self) do
+        if hold._granted then
+            return nil, format("the %s %s is not held by this coroutine, but by another one, or for a callback: call it of the " ..
+                "hold that acquire returned", self._kind.name, self._path), "not_held"
+        end
     end
     return nil, format("the %s %s is not held", self._kind.name, self._path), "not_held"
 end

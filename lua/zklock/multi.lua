@@ -128,17 +128,19 @@ function steps.acquire(self, run, seconds)
 end
 
 function steps.lost(run)
+    local message, code
     for index = 1, #run.records do
-        local hold = run.records[index].hold
-        if hold._over ~= "released" and not hold._acquisition:held() then
-            return hold:_lost_message(), "lost"
+        message, code = run.records[index].hold:_problem()
+        if message then
+            break
         end
     end
-    return nil
+    return message, code
 end
 
-function steps.release(run, seconds)
-    return releases.await(run.multi, Hold.release_timeout(seconds), releases.begin_end(run))
+function steps.release(run, seconds, may_wait)
+    local ended = releases.begin_end(run)
+    return may_wait and releases.await(run.multi, Hold.release_timeout(seconds), ended) or nil
 end
 
 --- Runs `fn(hold, …)` while holding all members, and always releases them afterwards: as Lock:with_lock.
@@ -154,7 +156,7 @@ function Multi:with_lock(fn, timeout, ...)
     if not seconds then
         error("multi:with_lock: " .. count, 2)
     end
-    return with_lock.run(steps, self, new_run(self, keep), fn, seconds, count, keep, ...)
+    return with_lock.run(steps, self, new_run(self, keep, true), fn, seconds, count, keep, ...)
 end
 
 -- The running coroutine's holds ----------------------------------------------------------------------------------------

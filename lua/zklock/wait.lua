@@ -105,9 +105,10 @@ local function new_guard(client, waiter)
 end
 
 --- An iterator for a loop of one round. From Lua 5.4 on the loop's fourth value is closed. Other versions ignore that value.
-local function once(_, done)
+function wait.once(_, done)
     return not done or nil
 end
+local once = wait.once
 
 --- The loop around an adapter's wait. Returns the results of until_decided.
 local function wait_among_others(client, adapter, waiter, deadline, decided, subject)

@@ -5,12 +5,13 @@
 --
 --   * `acquire(self, taken, seconds, count, keep)` returns the hold for the function; or nil, message, code.
 --   * `lost(taken)` returns message and code if a hold has ended while the function ran.
---   * `release(taken, seconds)` gives back what is still held of the acquisition. It waits for the server as long as the
---     acquisition was allowed to. Returns a message if a hold turns out to be lost. Does nothing the second time.
+--   * `release(taken, seconds, may_wait)` gives back what is still held of the acquisition. If it may, it waits for the server as
+--     long as the acquisition was allowed to. Returns a message if a hold turns out to be lost. Does nothing the second time.
 
 local caller = require "zklock.caller"
+local wait = require "zklock.wait"
 
-local error, pcall, type = error, pcall, type
+local coroutine, error, pcall, setmetatable, type = coroutine, error, pcall, setmetatable, type
 
 local with_lock = {}
 
@@ -40,7 +41,7 @@ end
 --- Ends a with_lock after its function: `ok, …` are pcall's results.
 local function finish(steps, taken, seconds, ok, ...)
     local lost, code = steps.lost(taken)
-    local found = steps.release(taken, seconds)
+    local found = steps.release(taken, seconds, true)
     if not ok then
         error((...), 0)
     elseif lost then
@@ -51,13 +52,40 @@ local function finish(steps, taken, seconds, ok, ...)
     return true, ...
 end
 
+--- Notices, from Lua 5.4 on, that a coroutine is closed inside the function. pcall does not notice that.
+local Guard = {}
+
+function Guard:__close()
+    if self.runs then
+        self.steps.release(self.taken, self.seconds, wait.is_possible(self.client))
+    end
+end
+
+local function end_guard(guard, ...)
+    guard.runs = false
+    return ...
+end
+
+--- Calls fn(...) protected, and gives back if the coroutine is closed meanwhile.
+local function call(client, steps, taken, seconds, fn, ...)
+    local guard = setmetatable({ client = client, steps = steps, taken = taken, seconds = seconds, runs = true }, Guard)
+    for _ in wait.once, nil, nil, guard do -- luacheck: ignore 512
+        return end_guard(guard, pcall(fn, ...))
+    end
+end
+if not coroutine.close then
+    function call(_, _, _, _, fn, ...)
+        return pcall(fn, ...)
+    end
+end
+
 --- The part that runs protected.
 local function acquire_and_run(steps, self, taken, fn, seconds, count, keep, ...)
     local hold, message, code = steps.acquire(self, taken, seconds, count, keep)
     if not hold then
         return nil, message, code
     end
-    return finish(steps, taken, seconds, pcall(fn, hold, ...))
+    return finish(steps, taken, seconds, call(self._client, steps, taken, seconds, fn, hold, ...))
 end
 
 --- Ends a with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.
@@ -65,7 +93,7 @@ local function conclude(steps, taken, seconds, ok, ...)
     if ok then
         return ...
     end
-    steps.release(taken, seconds)
+    steps.release(taken, seconds, true)
     error((...), 0)
 end
 

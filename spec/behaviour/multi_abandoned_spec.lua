@@ -199,5 +199,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
         assert.is_true(hold_of(case.locks[2]):held())
         assert.equal("timeout", select(3, case.all:acquire(0.1)))
         assert.is_true(hold_of(case.locks[2]):held())
+        assert.is_true(hold_of(case.locks[2]):release()) -- the forgotten multi has left no level
+        multis.await_counts(case.paths, "0 0 1")
     end)
 end)

@@ -1,6 +1,7 @@
 --- Coroutines and owners that are collected leave the queue, and what they held.
 
 local caller = require "zklock.caller"
+local compat = require "spec.support.compat"
 local coroutines = require "spec.support.coroutines"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
@@ -59,6 +60,80 @@ describe("coroutines that are forgotten", function()
         client:close(0)
     end)
 end)
+
+for _, kind in ipairs(kinds) do
+    describe("a " .. kind.name .. " that is kept", function()
+        --- Counts the nodes of holders.
+        local function holders(path)
+            return #fixture.children(path .. kind.directories[#kind.directories])
+        end
+
+        it("keeps no holds that were lost in coroutines that have ended", function()
+            local client, path, seen = fixture.client(), fixture.path(), setmetatable({}, { __mode = "k" })
+            local lock = kind.new(client, path, { max_hold = 0.01 })
+            for _ = 1, 100 do
+                begin(function()
+                    seen[assert(lock:acquire(10))] = true
+                end)
+                eventually(function()
+                    client:pump()
+                    return holders(path) == 0
+                end)
+            end
+            fixture.collect()
+            local count = 0
+            for _ in pairs(seen) do
+                count = count + 1
+            end
+            assert.is_true(count <= 20, count)
+        end)
+
+        if not compat.PCALL_YIELDS then
+            return
+        end
+
+        it("is released if the coroutine is collected that runs with_lock #valgrind", function()
+            for _, reentrant in ipairs({ false, true }) do
+                local client, path = fixture.client(), fixture.path()
+                local lock = kind.new(client, path, { reentrant = reentrant })
+                local all = client:multi({ lock, client:mutex(fixture.path(), { reentrant = reentrant }) })
+                for _, object in ipairs({ lock, all }) do
+                    coroutine.wrap(function() -- not on the spec's stack, where LuaJIT's collector would find them
+                        begin(function()
+                            object:with_lock(function()
+                                assert.is_true(not reentrant or object:with_lock(fixture.collect, 10))
+                                assert.is_true(lock:held())
+                                coroutine.yield()
+                            end, 10)
+                        end)
+                    end)()
+                    assert.is_true(holders(path) > 0)
+                    fixture.collect()
+                    fixture.await_children(path .. kind.directories[#kind.directories], 0)
+                    assert_unused(lock)
+                end
+            end
+        end)
+
+        it("stays held if with_lock's function has acquired a further level", function()
+            local client, path = fixture.client(), fixture.path()
+            local lock = kind.new(client, path, { reentrant = true })
+            local all = client:multi({ lock, client:mutex(fixture.path(), { reentrant = true }) })
+            for _, object in ipairs({ lock, all }) do
+                for _, other in ipairs({ lock, all }) do
+                    assert.is_true(object:with_lock(function()
+                        assert(other:acquire(10))
+                    end, 10))
+                    fixture.collect()
+                    assert.is_true(other:held())
+                    assert.is_true(other:release())
+                    assert.is_false(lock:held())
+                end
+            end
+            assert_unused(lock)
+        end)
+    end)
+end
 
 describe("a coroutine that an object with a finalizer refers to", function()
     -- In the cycle that runs finalizers, Lua clears weak values but keeps weak keys: the acquisition is finalized before its hold
@@ -176,6 +251,62 @@ describe("owners that are collected", function()
         kept[1], first, owners[1] = nil, nil, {} -- luacheck: ignore first
         fixture.collect()
         fixture.await_children(path, 0)
+    end)
+
+    it("leave no lost hold to a coroutine that acquires a reentrant lock", function()
+        local owners = { {} }
+        local client, path = client_of(owners), fixture.path()
+        local read = client:rwlock(path, { reentrant = true, max_hold = 0.01 }).read
+        local threads = {}
+        for index = 1, 3 do
+            threads[index] = begin(function()
+                assert(read:acquire(10))
+                coroutine.yield()
+            end)
+        end
+        for index = 1, 3 do
+            assert(coroutine.resume(threads[index]))
+        end
+        fixture.await_children(path, 0)
+        assert(read:acquire(10))
+    end)
+
+    it("do not keep others from a multi whose coroutine works for another one now", function()
+        local owners, busy, all = { {} }, false, nil
+        local adapter = setmetatable({ owner = function()
+            return owners[1]
+        end, wait = function(client, waiter, seconds)
+            if busy then
+                owners[1], busy = {}, false
+                assert.equal("timeout", select(3, all:try_acquire()))
+            end
+            return loop.wait(client, waiter, seconds)
+        end }, { __index = loop })
+        local client, path = fixture.client({ wait = adapter }), fixture.path()
+        local rival = fixture.client():mutex(path)
+        assert(rival:acquire(10))
+        all = client:multi({ client:mutex(path) })
+        busy = true
+        assert.equal("timeout", select(3, all:acquire(0.1)))
+    end)
+
+    it("answer not_held by holds that ended with them, whether the pump has run or not", function()
+        local owners = { {} }
+        local client = client_of(owners)
+        for _, pump in ipairs({ false, true }) do
+            for _, way in ipairs({ "release", "extend" }) do
+                local held = assert(client:mutex(fixture.path()):acquire(10))
+                held._acquisition:release() -- as an adapter does it
+                if pump then
+                    client:pump()
+                end
+                for _ = 1, 2 do
+                    local ok, message, code = held[way](held)
+                    assert.same({ nil, "not_held" }, { ok, code })
+                    assert.truthy(message:find("keep = true", 1, true), message)
+                end
+            end
+        end
     end)
 
     it("release what they held while others held too", function()

@@ -395,6 +395,40 @@ describe("a to-be-closed lock", function()
             end)
         end
 
+        it("with_lock releases when the coroutine of its function is closed #asan", function()
+            local yielding = { wake = function() end, wait = function()
+                coroutine.yield()
+                return true
+            end }
+            for _, adapter in ipairs({ yielding, "blocking" }) do
+                local client = fixture.client({ wait = adapter, connect_timeout = 0 })
+                for _, kind in ipairs(kinds) do
+                    local path = fixture.path()
+                    local lock = kind.new(client, path)
+                    local all = client:multi({ lock, client:mutex(fixture.path()) })
+                    for _, one in ipairs({ lock, all }) do
+                        local held
+                        local thread = coroutine.create(function()
+                            one:with_lock(function(hold)
+                                held = hold
+                                coroutine.yield()
+                            end, 10)
+                        end)
+                        eventually(function()
+                            assert(coroutine.resume(thread))
+                            client:pump()
+                            return held
+                        end)
+                        assert.is_true(held:held())
+                        assert.is_true((coroutine.close(thread))) -- luacheck: ignore
+                        assert.is_false(held:held())
+                        fixture.await_children(path .. kind.directories[#kind.directories], 0)
+                    end
+                end
+                client:close(0)
+            end
+        end)
+
         it("releases what another coroutine has acquired", function()
             local scoped = assert(compat.load_text("local held <close> = ..."))
             local held = assert(mutex():acquire(10))

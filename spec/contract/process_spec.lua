@@ -259,6 +259,8 @@ describe("a fork of a process that holds a lock", function()
             "parent release\ttrue",
             "child with_lock\tnil\tforked",
             "parent with_lock\ttrue",
+            "child with_lock\tnil\tforked",
+            "parent with_lock\ttrue",
             ""
         }, "\n"), result.output)
         assert.same({}, fixture.children(path))

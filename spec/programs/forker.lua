@@ -71,13 +71,16 @@ print("child ended", reason, status)
 print("parent held", lock:held())
 print("parent release", lock:release())
 io.stdout:flush()
-local done, _, code = client:mutex(arg[2]):with_lock(function()
-    pid = unistd.fork()
-end)
-if pid == 0 then
-    print("child with_lock", done, code)
+for _, one in ipairs({ client:mutex(arg[2]), client:multi({ client:mutex(arg[2]) }) }) do
+    local done, _, code = one:with_lock(function()
+        pid = unistd.fork()
+    end)
+    if pid == 0 then
+        print("child with_lock", done, code)
+        io.stdout:flush()
+        os.exit(0)
+    end
+    wait.wait(pid)
+    print("parent with_lock", done)
     io.stdout:flush()
-    os.exit(0)
 end
-wait.wait(pid)
-print("parent with_lock", done)

@@ -186,7 +186,8 @@ end
 -- error could prevent.
 -- @treturn table|nil the run, which has the holds; nil, message, code
 function acquires.acquire(self, timeout, run)
-    if self._runs[run.me.thread] then
+    local other = self._runs[run.me.thread]
+    if other and other.me.owner == run.me.owner then -- otherwise nginx has reused the thread of a request that was aborted
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
     wait.note_thread(self._client._registry, run)

@@ -10,6 +10,7 @@ local acquiring = require "zklock.acquire"
 local caller = require "zklock.caller"
 
 local setmetatable = setmetatable
+local max = math.max
 local cancel, new_record, take_back = acquiring.cancel, acquiring.new_record, acquiring.take_back
 
 local runs = {}
@@ -21,16 +22,17 @@ Run.__index = Run
 --- Makes a run for the running coroutine. Nothing is asked for yet.
 -- @tparam Multi multi
 -- @tparam boolean|nil keep whether the holds outlive the request that acquires them
-function runs.new(multi, keep)
+-- @tparam boolean|nil within whether with_lock is going to give them back
+function runs.new(multi, keep, within)
     return setmetatable({
         multi = multi, me = caller.running(multi._client), records = {}, taken = 0, try = false, keep = keep or false,
-        _current = false, _cancelled = false
+        within = within or false, _current = false, _cancelled = false
     }, Run)
 end
 
 --- Notes that the run begins to ask for a member.
 function runs.new_record(run, index)
-    local record = new_record(true)
+    local record = new_record(true, run.within)
     run.records[index] = record
     return record
 end
@@ -100,10 +102,11 @@ end
 --- Ends a run that has taken all members: the holds are the program's.
 function runs.complete(run)
     for index = 1, run.taken do
-        local hold = run.records[index].hold
-        if not hold._whole and not hold._over then
-            hold._whole = true
-            caller.note_granted(hold)
+        local record = run.records[index]
+        local hold = record.hold
+        if not hold._over then
+            hold._whole, hold._levels = true, max(hold._levels, record.level)
+            caller.note_granted(hold, run.within)
         end
     end
     forget(run)

@@ -122,28 +122,35 @@ function caller.note(hold)
     holds[key] = hold
 end
 
---- How many holds a lock keeps before it looks for those that were lost and that no coroutine has released.
-local FEW = 16
+--- How many holds a lock begins to keep before it looks for those that were lost and that no coroutine has released.
+local FEW = 32
 
 --- Whether a hold was not granted yet, or is held.
 local function lasts(hold)
     return not hold._over and (not hold._granted or hold._acquisition:held())
 end
 
+--- Drops from a lock's set of holds those that have ended. Returns how many it may begin to keep until the next time.
+local function make_room(lock)
+    local kept, room = {}, FEW
+    for hold in pairs(lock._kept or {}) do
+        if lasts(hold) then
+            kept[hold], room = true, room + 1
+        end
+    end
+    lock._kept = kept
+    return room
+end
+
 --- Makes the lock keep a hold as long as it lasts.
 function caller.keep(hold)
     local lock = hold._lock
-    local kept = lock._kept
-    if not kept or lock._room == 0 then
-        kept, lock._room = {}, FEW
-        for other in pairs(lock._kept or {}) do
-            if lasts(other) then
-                kept[other], lock._room = true, lock._room + 1
-            end
-        end
-        lock._kept = kept
+    local room = lock._room
+    if room == 0 then
+        room = make_room(lock)
     end
-    kept[hold], lock._room = true, lock._room - 1
+    lock._kept[hold] = true
+    lock._room = room - 1
 end
 
 --- Ends that.

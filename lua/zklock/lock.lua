@@ -80,7 +80,7 @@ function Lock.new(class, client, kind, path, settings)
         _twin = false,    -- the other half of a read/write lock
         _holds = false,   -- its holds and acquisitions under way, by their callers' keys (zklock.caller)
         _kept = false,    -- the set of those that it keeps
-        _room = 0,        -- how many more it keeps before it looks which ones have ended
+        _room = 0,        -- how many more it begins to keep before it looks which ones have ended
         _latest = false   -- the caller that was granted it last
     }, class)
 end

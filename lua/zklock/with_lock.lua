@@ -66,8 +66,11 @@ local function end_guard(guard, ...)
     return ...
 end
 
---- Calls fn(...) protected, and gives back if the coroutine is closed meanwhile.
+--- Calls fn(...) protected, and gives back if the coroutine is closed meanwhile. It cannot be if it cannot yield.
 local function call(client, steps, taken, seconds, fn, ...)
+    if not coroutine.isyieldable() then
+        return pcall(fn, ...)
+    end
     local guard = setmetatable({ client = client, steps = steps, taken = taken, seconds = seconds, runs = true }, Guard)
     for _ in wait.once, nil, nil, guard do -- luacheck: ignore 512
         return end_guard(guard, pcall(fn, ...))

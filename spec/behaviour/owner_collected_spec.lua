@@ -85,7 +85,7 @@ for _, kind in ipairs(kinds) do
             for _ in pairs(seen) do
                 count = count + 1
             end
-            assert.is_true(count <= 20, count)
+            assert.is_true(count <= 40, count)
         end)
 
         if not compat.PCALL_YIELDS then

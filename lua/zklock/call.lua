@@ -27,7 +27,7 @@ local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local wait = require "zklock.wait"
 
-local getmetatable, next, setmetatable, tostring = getmetatable, next, setmetatable, tostring
+local getmetatable, next, pairs, setmetatable, tostring = getmetatable, next, pairs, setmetatable, tostring
 local format = string.format
 local huge = math.huge
 local now = core.now
@@ -112,6 +112,15 @@ local function finish(call)
     end
     if next(registry.calls) == nil then
         tell_adapter(client, false)
+    end
+end
+
+--- Forgets a call, if there is one with this subject, because an error has kept its function from returning it.
+function Call.take_back(client, subject)
+    for call in pairs(client._registry.calls) do
+        if call._subject == subject then
+            return finish(call)
+        end
     end
 end
 

@@ -359,6 +359,32 @@ describe("an error at any instruction of", function()
         end
     end
 
+    it("acquire with a callback leaves nothing, or the callback gets the lock", function()
+        local path = fixture.path()
+        assert.is_true(interrupts.sweep({
+            prepare = function()
+                return { lock = client:mutex(path, { on_lost = on_lost }), calls = 0 }
+            end,
+            run = function(case)
+                assert(case.lock:acquire({ timeout = 20, callback = function(hold)
+                    case.calls, case.hold = case.calls + 1, hold
+                end }))
+                case.returned = true
+            end,
+            check = function(case)
+                while next(client._registry.calls) do
+                    assert(core.poll(client:pollfd(), 20), "a call without an answer is left")
+                    client:pump()
+                end
+                assert.equal(case.hold and 1 or 0, case.calls)
+                if case.returned or case.hold then
+                    assert(case.hold:release())
+                end
+                assert_free(case.lock)
+            end
+        }) > 10)
+    end)
+
     -- The error comes after the pump has taken the notifications from C, and before it has handled them.
     local across_pcall = compat.PCALL_YIELDS and it or pending
     across_pcall("the pump loses no wake-up", function()

@@ -104,13 +104,15 @@ return function(lock, seconds, count, keep, fn)
     -- Until the callback runs, it must not end with a request.
     local hold = Hold.new(lock, seconds == 0 and Hold.TRY or Hold.WAIT, count, false, true)
     hold._by_callback = true
+    local subject = { hold = hold, seconds = seconds, keep = keep or false }
     local ok, call
-    ok, call, message, code = pcall(begin, { hold = hold, seconds = seconds, keep = keep or false }, fn)
+    ok, call, message, code = pcall(begin, subject, fn)
     if ok and call then
         return call
     end
     hold:_abandon()
     if not ok then
+        Call.take_back(lock._client, subject)
         error(call, 0)
     end
     refuse(lock._settings.group, code)

@@ -106,8 +106,8 @@ Lock._read_acquire = read_acquire
 -- From Lua 5.4 on, `local hold <close> = assert(lock:acquire(5))` releases the lock at the end of the block if it is still held.
 --
 -- In nginx the hold ends with the request, or the timer handler, that acquires it, and not before, also if nothing refers to the
--- lock. With `keep = true` it does not end with the request, but when neither it nor the lock is referred to. Elsewhere `keep` has
--- no effect.
+-- lock. With `keep = true` it does not end with the request, but when neither it nor the lock is referred to. A further
+-- acquisition of a reentrant lock returns the same hold, and changes nothing of that. Elsewhere `keep` has no effect.
 --
 -- With `callback`, acquire does not wait. It returns a call (`Call`), and later the pump calls `callback(hold)` or `callback(nil,
 -- message, code)`: exactly once, also when the client is closed (code "closed"), and never from within acquire. Such a hold belongs

@@ -424,6 +424,33 @@ describe("a request that ends while it holds releases its lock #nginx", function
         nobody_complained(server)
     end)
 
+    it("and a hold of with_lock with keep when its killed light thread is collected", function()
+        local server = inside.start([[
+            location = /kill { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                inside.kept = inside.mutex("@PATH@")
+                local begun = require("ngx.semaphore").new(0)
+                local thread = ngx.thread.spawn(inside.kept.with_lock, inside.kept, function()
+                    begun:post(1)
+                    ngx.sleep(60)
+                end, { timeout = 20, keep = true })
+                assert(begun:wait(20))
+                ngx.say(tostring(inside.kept:held()))
+                ngx.thread.kill(thread)
+            } }
+            location = /collect { content_by_lua_block {
+                require("spec.support.inside_nginx").kept:cancel() -- looks which request asks
+                collectgarbage()
+            } }
+        ]])
+        assert.same({ 200, "true" }, { server:get("/kill") })
+        eventually(function()
+            server:get("/collect")
+            return #fixture.children(server.path) == 0
+        end, 20, "the lock to be released")
+        nobody_complained(server)
+    end)
+
     --- Lets a worker exit while a request holds that has assigned its ngx.ctx. `before`: Lua that runs first; `within`: the
     -- request's Lua after the assignment.
     local function assign_and_exit(before, within)

@@ -55,7 +55,9 @@
 --                       coroutine that is not reused for anything else later. nil: the coroutine works for itself. Must not
 --                       yield. A hold belongs to the coroutine that acquired it. Coroutines of one owner may also release and
 --                       query each other's holds. When a coroutine ends while it holds, the hold belongs to its owner.
---                       A hold without `keep` lasts as long as its owner, also if nothing else refers to the lock.
+--                       A hold without `keep` lasts as long as its owner, also if nothing else refers to the lock. On Lua 5.1
+--                       and LuaJIT, whose weak tables cannot tell, that is for ever if a callback of its lock refers to the
+--                       owner: there, end the acquisition with the owner (bind).
 --     adapter.bind(hold)
 --                       optional: the running coroutine has asked for a lock, by `hold._acquisition`. The adapter may end this
 --                       acquisition together with whatever runs. `hold._caller` has weak references to the coroutine,

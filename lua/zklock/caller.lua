@@ -66,7 +66,7 @@ local function has_ended(one)
 end
 
 --- Returns the hold that the caller has by a lock, or its acquisition under way: that of its coroutine, otherwise what an ended
--- coroutine of its owner has left.
+-- coroutine of its owner has left. A coroutine that was killed inside with_lock leaves nothing: that hold is going to end.
 -- @treturn Hold|nil
 function caller.own(lock, me)
     local hold, left = lock._holds and lock._holds[me.key], nil
@@ -74,7 +74,7 @@ function caller.own(lock, me)
         if not hold._over then
             if hold._caller.thread == me.thread then
                 return hold
-            elseif hold._granted and has_ended(hold._caller) then
+            elseif hold._granted and not hold._within and has_ended(hold._caller) then
                 left = hold
             end
         end

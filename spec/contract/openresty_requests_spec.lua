@@ -451,6 +451,28 @@ describe("a request that ends while it holds releases its lock #nginx", function
         nobody_complained(server)
     end)
 
+    it("and its other light threads acquire anew what a killed one had by with_lock", function()
+        local server = inside.start([[
+            location = /kill { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                for _, reentrant in ipairs { false, true } do
+                    local lock = inside.mutex("@PATH@", { reentrant = reentrant })
+                    local killed
+                    local thread = ngx.thread.spawn(lock.with_lock, lock, function(hold)
+                        killed = hold
+                        ngx.sleep(60)
+                    end, 20)
+                    while not killed do ngx.sleep(0.001) end
+                    ngx.thread.kill(thread)
+                    local hold, _, code = lock:acquire(20)
+                    ngx.say(code or tostring(hold ~= killed), " ", tostring(lock:release()), " ", tostring(lock:held()))
+                end
+            } }
+        ]])
+        assert.same({ 200, "true true false\ntrue true false" }, { server:get("/kill") })
+        nobody_complained(server)
+    end)
+
     --- Lets a worker exit while a request holds that has assigned its ngx.ctx. `before`: Lua that runs first; `within`: the
     -- request's Lua after the assignment.
     local function assign_and_exit(before, within)

@@ -5,7 +5,7 @@
 -- then has one level more.
 --
 -- A hold lasts until it is released or lost. It also ends when it is collected: when the program refers neither to it nor to its
--- lock. In nginx it ends with its request. Times are in seconds.
+-- lock, or, within `with_lock`, when its coroutine is collected. In nginx it ends with its request. Times are in seconds.
 
 -- Implementation.
 --

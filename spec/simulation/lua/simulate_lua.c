@@ -491,8 +491,8 @@ static const struct {
     const char *name;
     uint64_t first;
 } noticeable[] = {
-    {"lease", 111}, {"ahead", 1},   {"recovery", 61}, {"cleanup", 61}, {"token", 1},    {"readers", 21},
-    {"share", 1},   {"permits", 1}, {"pairing", 41},  {"rearm", 1},    {"evicted", 21}, {"abandon", 21},
+    {"lease", 111}, {"ahead", 1},   {"recovery", 61}, {"cleanup", 61}, {"token", 1},     {"readers", 21},
+    {"share", 1},   {"permits", 1}, {"pairing", 41},  {"rearm", 1},    {"evicted", 501}, {"abandon", 21},
 };
 
 static bool is_noticed(const char *name, uint64_t first)

@@ -27,7 +27,7 @@ local WORDS = {
         threads = {
             { "held", "The I/O thread: one for each client",
                 "It holds engine_mutex, except while it sleeps in poll. In each turn it passes the list of requests to the engine, "
-                .. "runs what is due, publishes results, and writes one byte. It alone connects and resolves names." },
+                .. "runs what is due, publishes results, and writes one byte. It alone connects." },
             { "blue", "A caller: a thread of the program, in C",
                 "It puts its request on the client's list. If engine_mutex is free, it runs the engine, which sends at once. "
                 .. "Otherwise it wakes the I/O thread. A caller that blocks the whole program may also poll the server's socket." }
@@ -58,7 +58,7 @@ local WORDS = {
         threads = {
             { "held", "I/O 线程：每个客户端一个",
                 "除了在 poll 中休眠，它始终持有 engine_mutex。每一轮中，它把请求列表交给引擎，执行到期的工作，公布结果，"
-                .. "并写一个字节。只有它建立连接、解析域名。" },
+                .. "并写一个字节。只有它建立连接。" },
             { "blue", "调用者：程序的线程，在 C 中",
                 "它把请求放入客户端的列表。若 engine_mutex 空闲，就自己运行引擎，立即发送；否则唤醒 I/O 线程。"
                 .. "阻塞整个程序的调用者也可以轮询服务器的套接字。" }

@@ -40,6 +40,7 @@ build = {
         "csrc/base/code.c",
         "csrc/base/memory.c",
         "csrc/base/path.c",
+        "csrc/base/table.c",
         "csrc/os/alarm.c",
         "csrc/os/clock.c",
         "csrc/os/pipe.c",

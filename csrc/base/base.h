@@ -1,6 +1,6 @@
 /*
- * base: what all layers stand on. Memory, instants, the codes of failures, paths, access control lists, sorted lists, and
- * the switches of the simulation. Knows nothing of sessions, locks and threads. Any thread, unless a comment says otherwise.
+ * base: what all layers stand on. Memory, instants, the codes of failures, paths, access control lists, tables, sorted
+ * lists, and the switches of the simulation. Knows nothing of sessions, locks and threads. Any thread, unless a comment says otherwise.
  */
 #ifndef ZKLOCK_BASE_H
 #define ZKLOCK_BASE_H
@@ -142,6 +142,39 @@ void zkl_acl_free(struct ACL_vector *acl);
  * entry. Missing text counts as empty. NULL when memory is short; free it with zkl_free. Any thread.
  */
 char *zkl_acl_text(const struct ACL_vector *acl, int32_t *length);
+
+/* --- hash tables --------------------------------------------------------------------------------------------------- */
+
+/* What links an element into a table. Part of a larger object. */
+typedef struct zkl_link {
+    LIST_ENTRY(zkl_link) in_chain;
+    uint32_t hash;
+} zkl_link;
+
+LIST_HEAD(zkl_chain_list, zkl_link);
+
+/* Elements by the hash of a key. The caller compares the keys. */
+typedef struct {
+    struct zkl_chain_list *chains;
+    uint32_t size; /* how many chains, a power of two */
+    uint32_t count;
+    size_t offset; /* of the link in an element */
+} zkl_table;
+
+uint32_t zkl_hash_text(const char *text, size_t length);
+uint32_t zkl_hash_number(uint64_t number);
+
+/* Makes an empty table, for elements with a zkl_link at this offset. False: memory is short; zkl_table_free is allowed even then. */
+bool zkl_table_init(zkl_table *table, size_t offset);
+/* Frees the table, not its elements. */
+void zkl_table_free(zkl_table *table);
+void zkl_table_add(zkl_table *table, void *element, uint32_t hash);
+void zkl_table_remove(zkl_table *table, void *element);
+/* Returns the first element with this hash; the next one with the same as `element`; NULL: none. */
+void *zkl_table_find(const zkl_table *table, uint32_t hash);
+void *zkl_table_find_next(const zkl_table *table, const void *element);
+/* Returns the element behind `element`, in no certain order; the first one if that is NULL; NULL: none. Nothing may be added meanwhile. */
+void *zkl_table_after(const zkl_table *table, const void *element);
 
 /* --- sorted lists -------------------------------------------------------------------------------------------------- */
 

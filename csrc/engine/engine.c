@@ -9,8 +9,8 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     if (engine == NULL) {
         return NULL;
     }
-    zkl_operations_init(&engine->operations, &engine->session);
-    if (!zkl_session_init(&engine->session, &config->session, &host->session) ||
+    if (!zkl_operations_init(&engine->operations, &engine->session) ||
+        !zkl_session_init(&engine->session, &config->session, &host->session) ||
         !zkl_locks_init(&engine->locks, &engine->session, config->random, host->acquisition_changed, host->hold_over,
                         host->session.context)) {
         zkl_engine_free(engine);

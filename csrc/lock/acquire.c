@@ -98,7 +98,7 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
         return NULL;
     }
     acquisition->entry->writer = writer;
-    acquisition->entry->downgrade = writer != NULL ? ZKL_DOWNGRADE_TO_BE_MADE : ZKL_DOWNGRADE_NO;
+    zkl_entry_set_downgrade(acquisition->entry, writer != NULL ? ZKL_DOWNGRADE_TO_BE_MADE : ZKL_DOWNGRADE_NO);
     zkl_entry_step(acquisition->entry);
     return acquisition;
 }

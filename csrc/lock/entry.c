@@ -50,12 +50,12 @@ void zkl_entry_uuid(const zkl_entry *entry, char *uuid)
 
 const char *zkl_entry_name(const zkl_entry *entry)
 {
-    return entry->node + strlen(entry->queue->directory.path) + 1;
+    return entry->node + strlen(entry->queue->path) + 1;
 }
 
 bool zkl_entry_set_node(zkl_entry *entry, const char *name)
 {
-    char *node = zkl_child_path(entry->queue->directory.path, name);
+    char *node = zkl_child_path(entry->queue->path, name);
     if (node == NULL) {
         return false;
     }
@@ -84,6 +84,19 @@ uint64_t zkl_entry_next_serial(zkl_locks *locks, zkl_acquisition *acquisition, c
     return acquisition->serial;
 }
 
+void zkl_entry_set_serial(zkl_entry *entry, uint64_t serial)
+{
+    zkl_table_remove(&entry->locks->serials, entry);
+    entry->serial = serial;
+    zkl_table_add(&entry->locks->serials, entry, zkl_hash_number(serial));
+}
+
+void zkl_entry_set_downgrade(zkl_entry *entry, zkl_downgrade downgrade)
+{
+    entry->queue->downgraded += (downgrade != ZKL_DOWNGRADE_NO) - (entry->downgrade != ZKL_DOWNGRADE_NO);
+    entry->downgrade = downgrade;
+}
+
 /* --- beginning and end --------------------------------------------------------------------------------------------- */
 
 /* Makes an entry that is linked into its queue and that no acquisition wants. Returns NULL when memory is short. */
@@ -104,6 +117,7 @@ static zkl_entry *new_entry(zkl_queue *queue, const zkl_kind *kind, uint64_t ser
     entry->serial = serial;
     TAILQ_INSERT_TAIL(&locks->entries, entry, all);
     TAILQ_INSERT_TAIL(&entry->queue->entries, entry, in_queue);
+    zkl_table_add(&locks->serials, entry, zkl_hash_number(serial));
     locks->wire->stats.entries++;
     return entry;
 }
@@ -201,7 +215,7 @@ void zkl_entries_end_backoff(zkl_locks *locks)
 
 static int64_t watch_bytes(const zkl_entry *entry)
 {
-    return entry->locks->wire->chroot_length + (int64_t)strlen(entry->queue->directory.path) + NAME_BYTES;
+    return entry->locks->wire->chroot_length + (int64_t)strlen(entry->queue->path) + NAME_BYTES;
 }
 
 bool zkl_entry_fits(const zkl_entry *entry)
@@ -220,17 +234,17 @@ void zkl_entry_reserve(zkl_entry *entry, bool reserved)
 void zkl_entry_watch_node(zkl_entry *entry, const char *name)
 {
     zkl_queue_remove_if_stray(entry->queue, name); /* else the entry would wait for it until the session ends */
-    zkl_watch_node(&entry->locks->session->watches, &entry->watcher, &entry->queue->directory, name);
+    zkl_watch_node(&entry->locks->session->watches, &entry->watcher, entry->queue->path, name);
 }
 
 bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue)
 {
-    return zkl_watch_children(&entry->locks->session->watches, &entry->watcher, &queue->directory);
+    return zkl_watch_children(&entry->locks->session->watches, &entry->watcher, queue->path);
 }
 
 void zkl_entry_watch_own(zkl_entry *entry)
 {
-    zkl_watch_own(&entry->locks->session->watches, &entry->watcher, &entry->queue->directory, entry->node);
+    zkl_watch_own(&entry->locks->session->watches, &entry->watcher, entry->node);
 }
 
 void zkl_entry_leave_watch(zkl_entry *entry)
@@ -271,13 +285,16 @@ static bool has_node(zkl_entry_state state)
 
 void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only)
 {
+    if (writer->queue->downgraded == 0) {
+        return;
+    }
     zkl_entry *entry;
     TAILQ_FOREACH(entry, &writer->queue->entries, in_queue)
     {
         if (entry->writer == writer && !(unsent_only && entry->downgrade == ZKL_DOWNGRADE_MADE)) {
             entry->writer = NULL;
             if (entry->downgrade == ZKL_DOWNGRADE_TO_BE_MADE) {
-                entry->downgrade = ZKL_DOWNGRADE_NO;
+                zkl_entry_set_downgrade(entry, ZKL_DOWNGRADE_NO);
             }
         }
     }
@@ -293,6 +310,7 @@ static void enter_entry(zkl_entry *entry, zkl_entry_state state)
     if (entry->state == ZKL_ENTRY_LINGERING) {
         TAILQ_REMOVE(&locks->lingering, entry, in_lingering);
     }
+    entry->queue->lingering += (state == ZKL_ENTRY_LINGERING) - (entry->state == ZKL_ENTRY_LINGERING);
     if (!entry->wanted) {
         zkl_wire_clean(locks->wire, (int32_t)(state != ZKL_ENTRY_GONE) - (int32_t)(entry->state != ZKL_ENTRY_GONE));
     }
@@ -414,7 +432,7 @@ bool zkl_entry_list(zkl_entry *entry, zkl_on_reply on_reply, int32_t tag)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_reply);
     ask.tag = tag;
-    return zkl_entry_sent(entry, zkl_send_names(entry->locks->wire, &ask, entry->queue->directory.path));
+    return zkl_entry_sent(entry, zkl_send_names(entry->locks->wire, &ask, entry->queue->path));
 }
 
 /* --- freeing ------------------------------------------------------------------------------------------------------- */
@@ -427,8 +445,10 @@ static void unlink_entry(zkl_entry *entry)
     zkl_entry_leave_own_watch(entry);
     zkl_lock_spec_drop(entry->spec);
     entry->spec = NULL;
+    zkl_entry_set_downgrade(entry, ZKL_DOWNGRADE_NO);
     TAILQ_REMOVE(&entry->locks->entries, entry, all);
     TAILQ_REMOVE(&entry->queue->entries, entry, in_queue);
+    zkl_table_remove(&entry->locks->serials, entry);
     entry->locks->wire->stats.entries--;
 }
 

@@ -103,6 +103,7 @@ typedef struct {
 struct zkl_entry {
     TAILQ_ENTRY(zkl_entry) all;
     TAILQ_ENTRY(zkl_entry) in_queue;
+    zkl_link in_serials;
     TAILQ_ENTRY(zkl_entry) in_wait_list;
     LIST_ENTRY(zkl_entry) in_acquisition;
     TAILQ_ENTRY(zkl_entry) in_lingering;
@@ -142,6 +143,11 @@ void zkl_entry_uuid(const zkl_entry *entry, char *uuid);
 const char *zkl_entry_name(const zkl_entry *entry);
 /* Sets the name of the entry's node. Returns false when memory is short. */
 bool zkl_entry_set_node(zkl_entry *entry, const char *name);
+
+/* Gives the entry another serial number. */
+void zkl_entry_set_serial(zkl_entry *entry, uint64_t serial);
+/* Sets whether the entry takes the place of a writer. */
+void zkl_entry_set_downgrade(zkl_entry *entry, zkl_downgrade downgrade);
 
 /* --- beginning and end --------------------------------------------------------------------------------------------- */
 

@@ -97,7 +97,7 @@ static bool send_downgrade_create(zkl_entry *entry, const char *path)
     bool sent = send_create_downgraded(entry, writer->node, whole);
     zkl_free(whole);
     if (sent) {
-        entry->downgrade = ZKL_DOWNGRADE_MADE;
+        zkl_entry_set_downgrade(entry, ZKL_DOWNGRADE_MADE);
         entry->tenure.czxid = writer->tenure.czxid;
         entry->tenure.grants = ++entry->writer->tenure.grants;
     }
@@ -108,14 +108,14 @@ static void send_join(zkl_entry *entry)
 {
     char name[ZKL_NODE_NAME_SIZE];
     size_t length = prefix_of(entry, name);
-    size_t stem = strlen(entry->queue->directory.path);
+    size_t stem = strlen(entry->queue->path);
     char small[256];
     char *path = stem + 1 + length < sizeof small ? small : zkl_alloc(stem + 1 + length + 1);
     if (path == NULL) {
         zkl_entry_make_runnable(entry);
         return;
     }
-    memcpy(path, entry->queue->directory.path, stem);
+    memcpy(path, entry->queue->path, stem);
     path[stem] = '/';
     memcpy(path + stem + 1, name, length + 1);
     bool sent =
@@ -222,7 +222,7 @@ static void check_sequence(zkl_entry *entry)
         queue->warned = true;
         zkl_wire_log(entry->locks->wire, ZOO_LOG_LEVEL_WARN,
                      "the sequence numbers of '%s' have reached %d of 2147483647: use another path before they end",
-                     queue->directory.path, entry->sequence);
+                     queue->path, entry->sequence);
     }
 }
 
@@ -238,7 +238,7 @@ void zkl_entry_make_directory(zkl_entry *entry, const char *data)
             entry, ZKL_NO_AUTH,
             "'%.300s' does not exist, and with this acl no client could create a node in it: create it "
             "beforehand, with another acl",
-            entry->queue->directory.path);
+            entry->queue->path);
         return;
     }
     zkl_queue_make_parents(entry->queue, data, acl);
@@ -300,8 +300,8 @@ static void entry_seated(zkl_entry *entry, int64_t czxid, int64_t elsewhere)
 /* Whether the reply can describe the node that the entry's create made. A faulty server may answer anything. */
 static bool may_be_created(const zkl_entry *entry, const char *path, const struct Stat *stat)
 {
-    size_t stem = strlen(entry->queue->directory.path);
-    if (path == NULL || strncmp(path, entry->queue->directory.path, stem) != 0 || path[stem] != '/') {
+    size_t stem = strlen(entry->queue->path);
+    if (path == NULL || strncmp(path, entry->queue->path, stem) != 0 || path[stem] != '/') {
         return false;
     }
     char uuid[ZKL_UUID_LENGTH + 1];
@@ -333,7 +333,7 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
             zkl_entry_deleted_externally(entry->writer);
         }
         not_created(entry, ZINVALIDSTATE);
-    } else if (ours_now && zkl_entry_set_node(entry, path + strlen(entry->queue->directory.path) + 1)) {
+    } else if (ours_now && zkl_entry_set_node(entry, path + strlen(entry->queue->path) + 1)) {
         entry_seated(entry, stat != NULL ? stat->czxid : entry->tenure.czxid,
                      entry->tenure.writes - entry->queue->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
@@ -394,7 +394,7 @@ static bool send_sync(zkl_entry *entry)
 {
     zkl_ask ask = zkl_entry_ask(entry, on_synced);
     ask.proof = ZKL_PROOF_LEADER;
-    return zkl_entry_sent(entry, zkl_send_sync(entry->locks->wire, &ask, entry->queue->directory.path));
+    return zkl_entry_sent(entry, zkl_send_sync(entry->locks->wire, &ask, entry->queue->path));
 }
 
 static bool send_look(zkl_entry *entry)
@@ -436,8 +436,8 @@ static void find_own(zkl_entry *entry, int rc, const zkl_reply *reply)
              * The directory may not be listed. The node may exist, so the search goes on, but no acquisition waits for
              * it.
              */
-            zkl_entry_refuse_all(entry, zkl_code_of(rc), "listing '%s' after a lost reply: %s",
-                                 entry->queue->directory.path, zerror(rc));
+            zkl_entry_refuse_all(entry, zkl_code_of(rc), "listing '%s' after a lost reply: %s", entry->queue->path,
+                                 zerror(rc));
         }
         zkl_entry_back_off(entry);
         return;

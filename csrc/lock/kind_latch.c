@@ -107,7 +107,7 @@ static void transact(zkl_entry *entry, const char *node, const char *gate, long 
 {
     const zkl_lock_spec *spec = entry->acquisition->spec;
     bool counts = node != gate, last = counts && left == 0 && !ZKL_BROKEN(ZKL_BREAK_GATE);
-    const char *path = entry->queue->directory.path, *text = counts ? spec->lock.identity : "";
+    const char *path = entry->queue->path, *text = counts ? spec->lock.identity : "";
     char data[ZKL_LATCH_DATA_SIZE],
         *created = zkl_child_path(path, node),
         *checked = zkl_child_path(path, !last && ZKL_BROKEN(ZKL_BREAK_UNCHECKED) ? node : gate);
@@ -137,7 +137,7 @@ static void transact(zkl_entry *entry, const char *node, const char *gate, long 
 static void decide(zkl_entry *entry, int rc, const zkl_reply *reply)
 {
     latch *part = part_of(entry);
-    const char *path = entry->queue->directory.path;
+    const char *path = entry->queue->path;
     char data[ZKL_LATCH_DATA_SIZE], gate[ZKL_LATCH_NAME_SIZE] = "";
     long count = entry->acquisition->spec->lock.permits, left = count;
     bool empty = rc == ZNONODE || (reply->length <= 0 && reply->stat->version == 0);
@@ -187,7 +187,7 @@ static void ask(zkl_entry *entry)
 {
     const zkl_ask ask = zkl_entry_ask(entry, on_latch_read);
     zkl_entry_move(entry, ZKL_ENTRY_LOOKING);
-    if (!zkl_entry_sent(entry, zkl_send_get(entry->locks->wire, &ask, entry->queue->directory.path, NULL, NULL))) {
+    if (!zkl_entry_sent(entry, zkl_send_get(entry->locks->wire, &ask, entry->queue->path, NULL, NULL))) {
         latch_looks_again(entry, false);
     }
 }

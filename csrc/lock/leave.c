@@ -153,6 +153,6 @@ void zkl_entry_refuse_all(zkl_entry *entry, zkl_code code, const char *format, .
 
 void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what)
 {
-    zkl_entry_refuse_all(entry, zkl_code_of(rc), "%s '%s': %s%s", what, entry->queue->directory.path, zkl_words_of(rc),
+    zkl_entry_refuse_all(entry, zkl_code_of(rc), "%s '%s': %s%s", what, entry->queue->path, zkl_words_of(rc),
                          rc == ZNONODE && entry->locks->wire->chroot_length > 0 ? " (does the chroot exist?)" : "");
 }

@@ -65,7 +65,9 @@ bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t rando
     TAILQ_INIT(&locks->holds);
     TAILQ_INIT(&locks->lingering);
     make_uuid_stem(locks, random);
-    return zkl_queues_init(locks, &queue_events);
+    locks->queue_listener = &queue_events;
+    return zkl_table_init(&locks->queues, offsetof(zkl_queue, in_queues)) &&
+           zkl_table_init(&locks->serials, offsetof(zkl_entry, in_serials));
 }
 
 void zkl_locks_free(zkl_locks *locks)
@@ -79,6 +81,8 @@ void zkl_locks_free(zkl_locks *locks)
         zkl_acquisition_free(acquisition);
     }
     zkl_queues_free(locks);
+    zkl_table_free(&locks->queues);
+    zkl_table_free(&locks->serials);
 }
 
 void zkl_locks_close(zkl_locks *locks, int64_t now)
@@ -119,54 +123,21 @@ void zkl_entries_run(zkl_locks *locks)
 
 /* --- what the session reports -------------------------------------------------------------------------------------- */
 
-static void resume_watches(const zkl_locks *locks)
-{
-    for (uint32_t slot = 0; slot < locks->queue_slots; slot++) {
-        const zkl_queue *queue;
-        LIST_FOREACH(queue, &locks->queues[slot], hash)
-        {
-            zkl_watches_resume(&queue->directory);
-        }
-    }
-}
-
 /*
- * Entries that wait for a change of a directory look again, on a new connection. Their watches are armed again, but
+ * Requests may go out again. The runnable entries are stepped in the same turn. Entries that wait for a change of a directory look
+ * again, on a new connection. Their watches are armed again, but
  * report only changes whose zxids are higher than those that the client has seen. The zxids of a restored server may
  * still be lower.
  */
-static void look_again_at_directories(zkl_locks *locks)
+static void locks_ready(void *owner)
 {
+    zkl_locks *locks = owner;
     zkl_entry *entry;
     TAILQ_FOREACH(entry, &locks->entries, all)
     {
         bool waits = entry->state == ZKL_ENTRY_CONFIRMING && zkl_watch_is_armed(&entry->watcher);
         if (waits && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
             entry->kind->directory_doubted(entry);
-        }
-    }
-}
-
-/* Requests may go out again. The runnable entries are stepped in the same turn. */
-static void locks_ready(void *owner)
-{
-    zkl_locks *locks = owner;
-    resume_watches(locks);
-    look_again_at_directories(locks);
-}
-
-/* The ZooKeeper handle is closed, and has forgotten all watches. */
-static void locks_closed(void *owner)
-{
-    zkl_locks *locks = owner;
-    for (uint32_t slot = 0; slot < locks->queue_slots; slot++) {
-        zkl_queue *queue = LIST_FIRST(&locks->queues[slot]);
-        while (queue != NULL) {
-            queue->uses++; /* stays until its successor is known */
-            zkl_watches_closed(&queue->directory);
-            zkl_queue *next = LIST_NEXT(queue, hash);
-            zkl_queue_drop(queue);
-            queue = next;
         }
     }
 }
@@ -212,9 +183,7 @@ static void locks_refused(void *owner, zkl_code code, const char *message)
 /* What the server refused may be tried again. */
 static void locks_retry(void *owner)
 {
-    zkl_locks *locks = owner;
-    zkl_entries_end_backoff(locks);
-    resume_watches(locks);
+    zkl_entries_end_backoff(owner);
 }
 
 /* It is not certain any more that the session exists. */
@@ -248,7 +217,6 @@ const zkl_session_listener zkl_locks_listener = {
     .ready = locks_ready,
     .lost = lost,
     .over = locks_over,
-    .closed = locks_closed,
     .refused = locks_refused,
     .retry = locks_retry,
     .lapsed = lapsed,
@@ -325,11 +293,6 @@ static zkl_entry *entry_of(zkl_watcher *watcher)
     return (zkl_entry *)(void *)((char *)watcher - offsetof(zkl_entry, watcher));
 }
 
-static zkl_queue *queue_of(zkl_directory *directory)
-{
-    return (zkl_queue *)(void *)((char *)directory - offsetof(zkl_queue, directory));
-}
-
 static void watched_gone(zkl_watcher *watcher)
 {
     zkl_entry_blocker_gone(entry_of(watcher));
@@ -394,34 +357,12 @@ static void entry_deleted(zkl_watcher *owner)
     zkl_entry_deleted_externally(entry_of(owner));
 }
 
-static zkl_watcher *owner_of(zkl_directory *directory, const char *node)
+static zkl_watcher *owner_of(const void *owner, const char *path)
 {
-    zkl_entry *entry;
-    TAILQ_FOREACH(entry, &queue_of(directory)->entries, in_queue)
-    {
-        bool stands =
-            entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING || zkl_entry_is_granted(entry);
-        if (stands && strcmp(entry->node, node) == 0) {
-            return &entry->watcher;
-        }
-    }
-    return NULL;
-}
-
-static zkl_directory *find_directory(const void *owner, const char *path, size_t length)
-{
-    zkl_queue *queue = zkl_queue_find(owner, path, length);
-    return queue != NULL ? &queue->directory : NULL;
-}
-
-static void keep_directory(zkl_directory *directory)
-{
-    queue_of(directory)->uses++;
-}
-
-static void drop_directory(zkl_directory *directory)
-{
-    zkl_queue_drop(queue_of(directory));
+    zkl_entry *entry = zkl_queue_entry_of_node(owner, path);
+    bool stands = entry != NULL && (entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING ||
+                                    zkl_entry_is_granted(entry));
+    return stands ? &entry->watcher : NULL;
 }
 
 const zkl_watch_ops zkl_entry_watches = {
@@ -437,7 +378,4 @@ const zkl_watch_ops zkl_entry_watches = {
     .revoked = revoked,
     .deleted = entry_deleted,
     .owner_of = owner_of,
-    .find = find_directory,
-    .keep = keep_directory,
-    .drop = drop_directory,
 };

@@ -21,7 +21,6 @@ typedef struct zkl_queue_listener zkl_queue_listener;
 TAILQ_HEAD(zkl_entry_list, zkl_entry);
 TAILQ_HEAD(zkl_acquisition_list, zkl_acquisition);
 TAILQ_HEAD(zkl_kept_queues, zkl_queue);
-LIST_HEAD(zkl_queue_list, zkl_queue);
 
 /* The length of a uuid without the serial number at its end. This part is the same in all uuids of one client. */
 #define ZKL_UUID_STEM_LENGTH (ZKL_UUID_LENGTH - 12)
@@ -42,15 +41,14 @@ struct zkl_locks {
 
     /* queue.c */
     const zkl_queue_listener *queue_listener;
-    struct zkl_queue_list *queues; /* hash table by path */
-    uint32_t queue_slots;          /* a power of two */
-    uint32_t queue_count;
+    zkl_table queues;            /* by path */
     struct zkl_kept_queues kept; /* unused queues that stay in memory, the oldest at the head */
     int32_t kept_count;
     bool no_containers; /* the server has no container nodes */
 
     /* entry.c */
     struct zkl_entry_list entries; /* all entries */
+    zkl_table serials;             /* the same, by the serial numbers of their uuids */
     /* Runnable: they have something to send that may not go out yet; first in, first out. */
     struct zkl_entry_list runnable;
     /* Over the watch budget: they may not join before ZKL_MAX_WATCHED_BYTES has room; likewise. */

@@ -14,9 +14,9 @@ static void start_over(zkl_entry *entry, zkl_loss loss)
     zkl_entry_leave_watch(entry);
     zkl_entry_leave_own_watch(entry);
     entry->generation++;
-    entry->serial = zkl_entry_next_serial(locks, entry->acquisition, entry->kind);
+    zkl_entry_set_serial(entry, zkl_entry_next_serial(locks, entry->acquisition, entry->kind));
     entry->tenure = (zkl_tenure){0};
-    entry->downgrade = entry->writer != NULL ? ZKL_DOWNGRADE_TO_BE_MADE : ZKL_DOWNGRADE_NO;
+    zkl_entry_set_downgrade(entry, entry->writer != NULL ? ZKL_DOWNGRADE_TO_BE_MADE : ZKL_DOWNGRADE_NO);
     zkl_free(entry->node);
     entry->node = NULL;
     zkl_entry_move(entry, ZKL_ENTRY_PARKED);

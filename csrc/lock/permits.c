@@ -71,7 +71,7 @@ static bool send_leases(zkl_entry *queue_entry, zkl_leases_purpose purpose)
     ask.generation = permits->generation;
     ask.tag = (int32_t)purpose;
     return zkl_entry_sent(queue_entry,
-                          zkl_send_list(queue_entry->locks->wire, &ask, permits->leases->directory.path, NULL, NULL));
+                          zkl_send_list(queue_entry->locks->wire, &ask, permits->leases->path, NULL, NULL));
 }
 
 /* --- an acquisition's permits -------------------------------------------------------------------------------------- */
@@ -520,8 +520,7 @@ static void look_at_place(zkl_acquisition *acquisition)
 {
     zkl_entry *queue_entry = acquisition->entry;
     const zkl_ask ask = zkl_entry_ask(queue_entry, on_place);
-    if (!zkl_entry_sent(queue_entry,
-                        zkl_send_names(queue_entry->locks->wire, &ask, queue_entry->queue->directory.path))) {
+    if (!zkl_entry_sent(queue_entry, zkl_send_names(queue_entry->locks->wire, &ask, queue_entry->queue->path))) {
         zkl_permits_look_again(acquisition);
     }
 }
@@ -658,7 +657,7 @@ void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *r
             zkl_entry_back_off(queue_entry);
         } else {
             zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, zkl_code_of(rc), "listing '%s': %s",
-                                   permits_of(acquisition)->leases->directory.path, zerror(rc));
+                                   permits_of(acquisition)->leases->path, zerror(rc));
             zkl_acquisition_leave(acquisition);
         }
         return;

@@ -79,7 +79,7 @@ static bool send_limit(zkl_queue *leases, int32_t version)
     char data[12];
     int length = snprintf(data, sizeof data, "%d", (int)leases->limit_wanted);
     const zkl_ask ask = {.on_reply = on_limit_set, .owner = leases};
-    bool sent = zkl_send_set(leases->locks->wire, &ask, leases->directory.path, data, length, version) == ZOK;
+    bool sent = zkl_send_set(leases->locks->wire, &ask, leases->path, data, length, version) == ZOK;
     leases->uses += sent;
     return sent;
 }
@@ -110,7 +110,7 @@ static void ask_limit(zkl_permits *permits)
     if (!leases->limit_flying) {
         leases->limit_wanted = permits->limit;
         const zkl_ask ask = {.on_reply = on_limit_got, .owner = leases};
-        leases->limit_flying = zkl_send_get(leases->locks->wire, &ask, leases->directory.path, NULL, NULL) == ZOK;
+        leases->limit_flying = zkl_send_get(leases->locks->wire, &ask, leases->path, NULL, NULL) == ZOK;
         leases->uses += leases->limit_flying;
     }
 }

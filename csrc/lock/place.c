@@ -65,7 +65,7 @@ bool zkl_entry_refuse_exhausted(zkl_entry *entry)
         zkl_entry_refuse_all(
             entry, ZKL_EXHAUSTED,
             "the sequence numbers of '%s' are used up (%d): delete the empty directory, or use another path",
-            entry->queue->directory.path, entry->sequence);
+            entry->queue->path, entry->sequence);
     }
     return exhausted;
 }
@@ -79,7 +79,7 @@ static void refuse_tied(zkl_entry *entry)
     if (!zkl_entry_refuse_exhausted(entry)) {
         zkl_entry_refuse_all(entry, ZKL_EXHAUSTED,
                              "another node of '%s' has the sequence number %d too: the servers have given it twice",
-                             entry->queue->directory.path, entry->sequence);
+                             entry->queue->path, entry->sequence);
     }
 }
 

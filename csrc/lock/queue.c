@@ -12,54 +12,8 @@
 #include "entry.h"
 #include "queue.h"
 
-#define FIRST_SLOTS 64
-
 /* The number of queues that are kept for what is known of them, beside those in use. */
 #define MOST_KEPT 1024
-
-/* FNV-1a. */
-static uint32_t hash(const char *path, size_t length)
-{
-    uint32_t h = 2166136261U;
-    for (size_t i = 0; i < length; i++) {
-        h = (h ^ (uint8_t)path[i]) * 16777619U;
-    }
-    return h;
-}
-
-static struct zkl_queue_list *slot_of(const zkl_locks *locks, const char *path, size_t length)
-{
-    return &locks->queues[hash(path, length) & (locks->queue_slots - 1)];
-}
-
-bool zkl_queues_init(zkl_locks *locks, const zkl_queue_listener *listener)
-{
-    locks->queue_listener = listener;
-    locks->queues = zkl_alloc(FIRST_SLOTS * sizeof *locks->queues);
-    locks->queue_slots = locks->queues != NULL ? FIRST_SLOTS : 0;
-    return locks->queues != NULL;
-}
-
-static void grow(zkl_locks *locks)
-{
-    uint32_t slots = locks->queue_slots * 2;
-    struct zkl_queue_list *old = locks->queues;
-    struct zkl_queue_list *queues = zkl_alloc(slots * sizeof *queues);
-    if (queues == NULL) {
-        return; /* longer chains work too */
-    }
-    uint32_t old_slots = locks->queue_slots;
-    locks->queues = queues;
-    locks->queue_slots = slots;
-    for (uint32_t i = 0; i < old_slots; i++) {
-        zkl_queue *queue;
-        while ((queue = LIST_FIRST(&old[i])) != NULL) {
-            LIST_REMOVE(queue, hash);
-            LIST_INSERT_HEAD(slot_of(locks, queue->directory.path, strlen(queue->directory.path)), queue, hash);
-        }
-    }
-    zkl_free(old);
-}
 
 static zkl_queue *new_queue(zkl_locks *locks, const char *path)
 {
@@ -72,32 +26,24 @@ static zkl_queue *new_queue(zkl_locks *locks, const char *path)
         return NULL;
     }
     queue->locks = locks;
-    queue->directory.path = copy;
+    queue->path = copy;
     TAILQ_INIT(&queue->entries);
-    LIST_INIT(&queue->directory.watches);
-    if (locks->queue_count >= locks->queue_slots) {
-        grow(locks);
-    }
-    LIST_INSERT_HEAD(slot_of(locks, path, length), queue, hash);
-    locks->queue_count++;
+    zkl_table_add(&locks->queues, queue, zkl_hash_text(path, length));
     return queue;
 }
 
-zkl_queue *zkl_queue_find(const zkl_locks *locks, const char *path, size_t length)
+static zkl_queue *find_queue(const zkl_locks *locks, const char *path)
 {
-    zkl_queue *queue;
-    LIST_FOREACH(queue, slot_of(locks, path, length), hash)
-    {
-        if (strncmp(queue->directory.path, path, length) == 0 && queue->directory.path[length] == '\0') {
-            return queue;
-        }
+    zkl_queue *queue = zkl_table_find(&locks->queues, zkl_hash_text(path, strlen(path)));
+    while (queue != NULL && strcmp(queue->path, path) != 0) {
+        queue = zkl_table_find_next(&locks->queues, queue);
     }
-    return NULL;
+    return queue;
 }
 
 zkl_queue *zkl_queue_take(zkl_locks *locks, const char *path)
 {
-    zkl_queue *queue = zkl_queue_find(locks, path, strlen(path));
+    zkl_queue *queue = find_queue(locks, path);
     if (queue == NULL) {
         queue = new_queue(locks, path);
     }
@@ -112,9 +58,8 @@ void zkl_queue_drop(zkl_queue *queue)
     if (--queue->uses > 0) {
         return;
     }
-    LIST_REMOVE(queue, hash);
-    queue->locks->queue_count--;
-    zkl_free(queue->directory.path);
+    zkl_table_remove(&queue->locks->queues, queue);
+    zkl_free(queue->path);
     zkl_free(queue);
 }
 
@@ -157,12 +102,9 @@ void zkl_queues_forget(zkl_locks *locks)
     if (ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
         return;
     }
-    for (uint32_t slot = 0; slot < locks->queue_slots; slot++) {
-        zkl_queue *queue;
-        LIST_FOREACH(queue, &locks->queues[slot], hash)
-        {
-            forget_queue(queue);
-        }
+    zkl_queue *queue = NULL;
+    while ((queue = zkl_table_after(&locks->queues, queue)) != NULL) {
+        forget_queue(queue);
     }
 }
 
@@ -172,11 +114,11 @@ void zkl_queues_free(zkl_locks *locks)
     while ((queue = TAILQ_FIRST(&locks->kept)) != NULL) {
         let_go(queue);
     }
-    zkl_free(locks->queues);
 }
 
 /* --- strays -------------------------------------------------------------------------------------------------------- */
 
+/* Returns whether a node with this name, without the directory, was made by this client. */
 static bool ours(const zkl_locks *locks, const char *name)
 {
     return strncmp(name, "_c_", 3) == 0 && strncmp(name + 3, locks->uuid_stem, ZKL_UUID_STEM_LENGTH) == 0;
@@ -188,6 +130,30 @@ static uint64_t serial_in(const char *name)
     return strtoull(name + 3 + ZKL_UUID_STEM_LENGTH, NULL, 16);
 }
 
+/* Returns an entry of the queue with this serial number; NULL: there is none. */
+static zkl_entry *with_serial(const zkl_queue *queue, uint64_t serial)
+{
+    const zkl_table *serials = &queue->locks->serials;
+    zkl_entry *entry = zkl_table_find(serials, zkl_hash_number(serial));
+    while (entry != NULL && (entry->serial != serial || entry->queue != queue)) {
+        entry = zkl_table_find_next(serials, entry);
+    }
+    return entry;
+}
+
+zkl_entry *zkl_queue_entry_of_node(const zkl_locks *locks, const char *path)
+{
+    const char *name = strrchr(path, '/') + 1;
+    if (!ours(locks, name)) {
+        return NULL;
+    }
+    zkl_entry *entry = zkl_table_find(&locks->serials, zkl_hash_number(serial_in(name)));
+    while (entry != NULL && (entry->node == NULL || strcmp(entry->node, path) != 0)) {
+        entry = zkl_table_find_next(&locks->serials, entry);
+    }
+    return entry;
+}
+
 /*
  * Reports a node of this client that no entry knows, a stray. Its create was executed after it had been given up, or
  * the servers have forgotten its deletion. A stray exists as long as our session, and no other client may remove it. So
@@ -197,47 +163,14 @@ static uint64_t serial_in(const char *name)
 static bool report_stray(zkl_queue *queue, const char *name)
 {
     zkl_wire_log(queue->locks->wire, ZOO_LOG_LEVEL_WARN,
-                 "deleting '%s/%s', left by a create or a delete whose outcome the servers lost", queue->directory.path,
-                 name);
+                 "deleting '%s/%s', left by a create or a delete whose outcome the servers lost", queue->path, name);
     return queue->locks->queue_listener->stray_found(queue, name, serial_in(name));
 }
 
-/* The serial numbers of a queue's entries: a hash table with open addressing. */
-typedef struct {
-    uint64_t *slots; /* each has a serial number and 1; 0: it is empty */
-    uint64_t mask;   /* the number of slots, a power of two, less 1 */
-} serial_set;
-
-/* Returns the slot of a serial number, or, if the set does not have it, the empty slot for it. */
-static uint64_t *slot_in(const serial_set *set, uint64_t serial)
+/* Returns whether a node with this name is a stray. */
+static bool is_stray(const zkl_queue *queue, const char *name)
 {
-    uint64_t at = (serial * 0x9e3779b97f4a7c15U >> 32) & set->mask;
-    while (set->slots[at] != 0 && set->slots[at] != serial + 1) {
-        at = (at + 1) & set->mask;
-    }
-    return &set->slots[at];
-}
-
-/* Returns the set; its slots are NULL when memory is short. The caller frees them. */
-static serial_set serials_of(const zkl_queue *queue)
-{
-    uint64_t count = 0, size = 2;
-    const zkl_entry *entry;
-    TAILQ_FOREACH(entry, &queue->entries, in_queue)
-    {
-        count++;
-    }
-    while (size < 2 * count) {
-        size *= 2;
-    }
-    serial_set set = {.slots = zkl_alloc(size * sizeof *set.slots), .mask = size - 1};
-    if (set.slots != NULL) {
-        TAILQ_FOREACH(entry, &queue->entries, in_queue)
-        {
-            *slot_in(&set, entry->serial) = entry->serial + 1;
-        }
-    }
-    return set;
+    return ours(queue->locks, name) && with_serial(queue, serial_in(name)) == NULL && !ZKL_BROKEN(ZKL_BREAK_STRAYS);
 }
 
 /*
@@ -247,38 +180,19 @@ static serial_set serials_of(const zkl_queue *queue)
  */
 bool zkl_queue_remove_strays(zkl_queue *queue, const struct String_vector *names)
 {
-    if (ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
-        queue->cleaned_at = queue->locks->wire->now;
-        return true;
-    }
-    serial_set known = serials_of(queue);
-    if (known.slots == NULL) {
-        return false;
-    }
     queue->cleaned_at = queue->locks->wire->now;
     bool all = true;
     for (int32_t i = 0; i < names->count; i++) {
-        if (ours(queue->locks, names->data[i]) && *slot_in(&known, serial_in(names->data[i])) == 0) {
-            all = report_stray(queue, names->data[i]) && all;
-        }
+        all = (!is_stray(queue, names->data[i]) || report_stray(queue, names->data[i])) && all;
     }
-    zkl_free(known.slots);
     return all;
 }
 
 void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name)
 {
-    if (!ours(queue->locks, name) || ZKL_BROKEN(ZKL_BREAK_STRAYS)) {
-        return;
+    if (is_stray(queue, name)) {
+        (void)report_stray(queue, name);
     }
-    const zkl_entry *entry;
-    TAILQ_FOREACH(entry, &queue->entries, in_queue)
-    {
-        if (entry->serial == serial_in(name)) {
-            return;
-        }
-    }
-    (void)report_stray(queue, name);
 }
 
 bool zkl_queue_may_have_strays(const zkl_queue *queue)
@@ -298,7 +212,7 @@ static void parents_decided(zkl_queue *queue)
         rc = ZOK;
     } else if (rc == ZNONODE && queue->parents_error != ZOK) {
         rc = queue->parents_error; /* a directory above could not be made: report that reason */
-    } else if (rc == ZNONODE && strchr(queue->directory.path + 1, '/') != NULL) {
+    } else if (rc == ZNONODE && strchr(queue->path + 1, '/') != NULL) {
         rc = ZOK; /* a directory above existed and was reaped a moment later: start again */
     }
     bool failed = rc != ZOK && rc != ZNODEEXISTS && rc != ZTHROTTLEDOP && !zkl_outcome_unknown(rc) &&
@@ -344,8 +258,8 @@ void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL
         return;
     }
     queue->parents_error = queue->parents_last = ZOK;
-    size_t length = strlen(queue->directory.path);
-    char *path = zkl_copy(queue->directory.path, length);
+    size_t length = strlen(queue->path);
+    char *path = zkl_copy(queue->path, length);
     if (path == NULL) {
         return;
     }
@@ -359,7 +273,7 @@ void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL
                 break;
             }
             queue->parents_flying++;
-            path[i] = queue->directory.path[i];
+            path[i] = queue->path[i];
         }
     }
     zkl_free(path);

@@ -35,11 +35,13 @@ typedef struct {
 
 /* A lock's directory, with what is known of it. */
 struct zkl_queue {
-    LIST_ENTRY(zkl_queue) hash;
+    zkl_link in_queues;
     zkl_locks *locks;
-    zkl_directory directory;
-    uint32_t uses; /* references from acquisitions, entries, watches and requests, and from locks->kept */
+    char *path;
+    uint32_t uses; /* references from acquisitions, entries and requests, and from locks->kept */
     struct zkl_entry_list entries;
+    int32_t lingering;      /* how many of them are LINGERING */
+    int32_t downgraded;     /* how many of them are, or will be, downgraded readers */
     int32_t parents_flying; /* creates of directories in flight */
     int parents_error;      /* the first error that says why they cannot be made */
     int parents_last;       /* the answer to the create of the queue's own directory */
@@ -71,14 +73,12 @@ struct zkl_queue {
     bool kept;             /* in locks->kept */
 };
 
-/* Returns the queue of the first `length` characters of `path`; NULL if there is none. */
-zkl_queue *zkl_queue_find(const zkl_locks *locks, const char *path, size_t length);
 /* Returns the queue of `path`, with one more reference; NULL when memory is short. */
 zkl_queue *zkl_queue_take(zkl_locks *locks, const char *path);
 /* Gives back one reference. The last one frees the queue. */
 void zkl_queue_drop(zkl_queue *queue);
-/* Makes the table of queues, which report to `listener`. Returns false when memory is short. */
-bool zkl_queues_init(zkl_locks *locks, const zkl_queue_listener *listener);
+/* Returns the entry of this client that has the node with this full path; NULL: none has it. */
+zkl_entry *zkl_queue_entry_of_node(const zkl_locks *locks, const char *path);
 /* Creates the directory, with `data`, and those above it. `directory_ready` tells when the replies are in. */
 void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL_vector *acl);
 /* Keeps an unused queue in memory, until newer ones have taken its place. */
@@ -95,7 +95,7 @@ void zkl_queue_remove_if_stray(zkl_queue *queue, const char *name);
 bool zkl_queue_may_have_strays(const zkl_queue *queue);
 /* The session is over: no conclusion about any directory counts any more. docs/design.md has the list. */
 void zkl_queues_forget(zkl_locks *locks);
-/* Frees the table, and the queues that are kept. No other queue may be left. */
+/* Frees the queues that are kept. No other queue may be left. */
 void zkl_queues_free(zkl_locks *locks);
 
 #endif

@@ -310,7 +310,10 @@ static void part(zkl_acquisition *acquisition)
 /* Whether a downgraded reader holds, or is about to hold, beside the writer whose entry this is. */
 static bool has_downgraded_reader(const zkl_entry *entry)
 {
-    const zkl_entry *other;
+    const zkl_entry *other = NULL;
+    if (entry->queue->downgraded == 0) {
+        return false;
+    }
     TAILQ_FOREACH(other, &entry->queue->entries, in_queue)
     {
         if (other->downgrade == ZKL_DOWNGRADE_MADE && other->tenure.czxid == entry->tenure.czxid &&
@@ -491,12 +494,13 @@ void zkl_share_expire(zkl_locks *locks, bool all)
 
 void zkl_share_make_way(const zkl_acquisition *acquisition)
 {
-    zkl_entry *entry, *next;
-    for (entry = TAILQ_FIRST(&acquisition->queue->entries); entry != NULL; entry = next) {
-        next = TAILQ_NEXT(entry, in_queue);
+    zkl_entry *entry = TAILQ_FIRST(&acquisition->queue->entries);
+    while (entry != NULL && acquisition->queue->lingering > 0) {
+        zkl_entry *next = TAILQ_NEXT(entry, in_queue);
         if (entry->state == ZKL_ENTRY_LINGERING) {
             zkl_entry_leave(entry);
         }
+        entry = next;
     }
 }
 

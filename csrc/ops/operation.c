@@ -584,11 +584,10 @@ static int call_client(zkl_operation *operation)
     zkl_operations *operations = operation->operations;
     const struct zkl_part *part = operation->parts;
     const zkl_ask ask = {.on_reply = on_replied, .owner = operation};
-    zkl_user_watch *watch = operation->watch;
-    watcher_fn watcher = watch != NULL ? zkl_user_watch_event : NULL;
+    watcher_fn watcher = operation->watch != NULL ? zkl_user_watch_event : NULL;
     switch (operation->kind) {
     case ZKL_OPERATION_GET:
-        return zkl_send_get(operations->wire, &ask, part->path, watcher, watch);
+        return zkl_send_get(operations->wire, &ask, part->path, watcher, operations);
     case ZKL_OPERATION_SET:
         return zkl_send_set(operations->wire, &ask, part->path, part->data, part->data_length, part->version);
     case ZKL_OPERATION_CREATE:
@@ -597,9 +596,9 @@ static int call_client(zkl_operation *operation)
     case ZKL_OPERATION_DELETE:
         return zkl_send_delete(operations->wire, &ask, part->path, part->version);
     case ZKL_OPERATION_EXISTS:
-        return zkl_send_exists(operations->wire, &ask, part->path, watcher, watch);
+        return zkl_send_exists(operations->wire, &ask, part->path, watcher, operations);
     case ZKL_OPERATION_CHILDREN:
-        return zkl_send_list(operations->wire, &ask, part->path, watcher, watch);
+        return zkl_send_list(operations->wire, &ask, part->path, watcher, operations);
     case ZKL_OPERATION_ACL:
         return zkl_send_acl(operations->wire, &ask, part->path);
     case ZKL_OPERATION_SYNC:
@@ -664,13 +663,13 @@ int64_t zkl_operations_send_at(const zkl_operations *operations)
 
 /* --- the object ----------------------------------------------------------------------------------------------------- */
 
-void zkl_operations_init(zkl_operations *operations, zkl_session *session)
+bool zkl_operations_init(zkl_operations *operations, zkl_session *session)
 {
     operations->session = session;
     operations->wire = &session->wire;
     TAILQ_INIT(&operations->waiting);
     TAILQ_INIT(&operations->begun);
-    LIST_INIT(&operations->watches);
+    return zkl_user_watches_init(operations);
 }
 
 void zkl_operations_begin_turn(zkl_operations *operations)
@@ -772,6 +771,7 @@ void zkl_operations_free(zkl_operations *operations)
         }
         free_parts_of(operation);
     }
+    zkl_table_free(&operations->watches);
 }
 
 /* --- what the session reports -------------------------------------------------------------------------------------- */

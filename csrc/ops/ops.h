@@ -111,7 +111,6 @@ void zkl_operation_result_free(zkl_operation_result *result);
 /* --- the object ----------------------------------------------------------------------------------------------------- */
 
 TAILQ_HEAD(zkl_operation_list, zkl_operation);
-LIST_HEAD(zkl_user_watch_list, zkl_user_watch);
 
 /* All operations of a client. Only the files of this folder use the fields. */
 struct zkl_operations {
@@ -119,14 +118,17 @@ struct zkl_operations {
     zkl_wire *wire;                    /* of the session */
     struct zkl_operation_list waiting; /* to be sent when requests may go out, in this order */
     struct zkl_operation_list begun;   /* in flight, or answered and not forgotten */
-    struct zkl_user_watch_list watches;
-    uint64_t serial;   /* the latest operation's */
-    size_t sent_bytes; /* bytes of operations sent since zkl_operations_begin_turn */
-    bool paused;       /* the server refused an operation for now: none goes out before the session's `retry` */
+    zkl_table watches;                 /* user_watch.c: by path */
+    uint64_t serial;                   /* the latest operation's */
+    size_t sent_bytes;                 /* bytes of operations sent since zkl_operations_begin_turn */
+    bool paused; /* the server refused an operation for now: none goes out before the session's `retry` */
 };
 
-/* Makes an operations object in zeroed memory, for a session that stays as long. */
-void zkl_operations_init(zkl_operations *operations, zkl_session *session);
+/*
+ * Makes an operations object in zeroed memory, for a session that stays as long. Returns false when memory is short;
+ * zkl_operations_free is needed even then.
+ */
+bool zkl_operations_init(zkl_operations *operations, zkl_session *session);
 /* Frees everything. The session's handle must be closed. */
 void zkl_operations_free(zkl_operations *operations);
 /* Ends every operation and every watch with ZKL_CLOSED. */

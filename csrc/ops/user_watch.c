@@ -1,10 +1,10 @@
 /*
  * user_watch: the watches that a program requests with its own reads.
  *
- * Each watch has its own object, even if several are on one path: the C client tells watchers apart by function and
- * context. It keeps the context's address until the watch has fired, was removed, or the handle is closed. Session
- * events do not end a watch; the C client arms it again after a reconnect. The end of the session ends it, and the
- * owner is told.
+ * Each watch has its own object, even if several are on one path. All have one function and one context, as those of watch.c
+ * have, so an event reaches all that are armed on its path. The C client knows a watch until it has fired, was removed, or the
+ * handle is closed; it is freed no sooner. Session events do not end a watch; the C client arms it again after a reconnect.
+ * The end of the session ends it, and the owner is told.
  *
  * The only removal that reaches the server (zoo_aremove_all_watches) takes all watches of this session on a path, those
  * of the lock protocol (watch.c) and of other reads of this program too. So a watch that is not needed any more is
@@ -24,7 +24,7 @@ typedef enum {
 } zkl_watch_interest;
 
 struct zkl_user_watch {
-    LIST_ENTRY(zkl_user_watch) all;
+    zkl_link in_watches;
     zkl_operations *operations;
     char *path;
     void (*fired)(void *user, zkl_node_event event, zkl_code code);
@@ -36,6 +36,11 @@ struct zkl_user_watch {
     bool cleaning; /* counted in the session's `cleaning` */
     bool counted;  /* counted among the watches of the session: not once it has fired, or could not be set */
 };
+
+bool zkl_user_watches_init(zkl_operations *operations)
+{
+    return zkl_table_init(&operations->watches, offsetof(zkl_user_watch, in_watches));
+}
 
 static int64_t bytes_of_user_watch(const zkl_operations *operations, const char *path)
 {
@@ -77,7 +82,7 @@ zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path,
     watch->user = user;
     watch->interest = ZKL_INTEREST_AWAITED;
     watch->state = ZKL_WATCH_IDLE;
-    LIST_INSERT_HEAD(&operations->watches, watch, all);
+    zkl_table_add(&operations->watches, watch, zkl_hash_text(path, strlen(path)));
     set_counted(watch, true);
     return watch;
 }
@@ -86,6 +91,12 @@ zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path,
 static bool knows_user_watch(const zkl_user_watch *watch)
 {
     return watch->interest != ZKL_INTEREST_DROPPED;
+}
+
+/* Returns whether the C client holds the watch. */
+static bool is_armed(const zkl_user_watch *watch)
+{
+    return watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
 }
 
 static void set_cleaning(zkl_user_watch *watch, bool cleaning)
@@ -104,7 +115,7 @@ static void free_user_watch_if_unused(zkl_user_watch *watch)
     }
     set_cleaning(watch, false);
     set_counted(watch, false);
-    LIST_REMOVE(watch, all);
+    zkl_table_remove(&watch->operations->watches, watch);
     zkl_free(watch->path);
     zkl_free(watch);
 }
@@ -117,14 +128,24 @@ static void tell_user_watch(zkl_user_watch *watch, zkl_node_event event, zkl_cod
     }
 }
 
+/* Returns the first watch on a path, or the next one behind `watch`; NULL: none. */
+static zkl_user_watch *next_on(const zkl_operations *operations, const char *path, const zkl_user_watch *watch)
+{
+    zkl_user_watch *next = watch != NULL ? zkl_table_find_next(&operations->watches, watch)
+                                         : zkl_table_find(&operations->watches, zkl_hash_text(path, strlen(path)));
+    while (next != NULL && strcmp(next->path, path) != 0) {
+        next = zkl_table_find_next(&operations->watches, next);
+    }
+    return next;
+}
+
 /* Returns whether the program still waits, or is about to wait, for this kind of watch on a path. */
 static bool user_watch_is_wanted(const zkl_operations *operations, const char *path, bool children)
 {
-    const zkl_user_watch *watch;
-    LIST_FOREACH(watch, &operations->watches, all)
-    {
+    const zkl_user_watch *watch = NULL;
+    while ((watch = next_on(operations, path, watch)) != NULL) {
         bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_ARMING;
-        if (knows_user_watch(watch) && armed && watch->children == children && strcmp(watch->path, path) == 0) {
+        if (knows_user_watch(watch) && armed && watch->children == children) {
             return true;
         }
     }
@@ -134,11 +155,10 @@ static bool user_watch_is_wanted(const zkl_operations *operations, const char *p
 /* All watches of one kind on a node were removed, including those that the program does not need any more. */
 static void forget_user_watch(zkl_operations *operations, const char *path, bool children)
 {
-    zkl_user_watch *watch, *next;
-    for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
-        next = LIST_NEXT(watch, all);
-        bool armed = watch->state == ZKL_WATCH_ARMED || watch->state == ZKL_WATCH_REMOVING;
-        if (armed && !knows_user_watch(watch) && watch->children == children && strcmp(watch->path, path) == 0) {
+    zkl_user_watch *next;
+    for (zkl_user_watch *watch = next_on(operations, path, NULL); watch != NULL; watch = next) {
+        next = next_on(operations, path, watch);
+        if (is_armed(watch) && !knows_user_watch(watch) && watch->children == children) {
             watch->state = ZKL_WATCH_IDLE;
             free_user_watch_if_unused(watch);
         }
@@ -221,28 +241,33 @@ void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *pa
 {
     (void)handle;
     (void)state;
-    (void)path;
-    zkl_user_watch *watch = context;
+    zkl_operations *operations = context;
     zkl_node_event event = type == ZOO_CREATED_EVENT   ? ZKL_EVENT_CREATED
                            : type == ZOO_DELETED_EVENT ? ZKL_EVENT_DELETED
                            : type == ZOO_CHANGED_EVENT ? ZKL_EVENT_CHANGED
                            : type == ZOO_CHILD_EVENT   ? ZKL_EVENT_CHILD
                                                        : ZKL_EVENT_NONE;
     if (event == ZKL_EVENT_NONE) {
-        return; /* a session event: the watch stays armed */
+        return; /* a session event: the watches stay armed */
     }
-    watch->operations->wire->stats.notifications++;
-    watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
-    set_counted(watch, false);
-    tell_user_watch(watch, event, ZKL_OK);
-    free_user_watch_if_unused(watch);
+    operations->wire->stats.notifications++;
+    zkl_user_watch *next;
+    for (zkl_user_watch *watch = next_on(operations, path, NULL); watch != NULL; watch = next) {
+        next = next_on(operations, path, watch);
+        if (is_armed(watch) && (event == ZKL_EVENT_DELETED || watch->children == (event == ZKL_EVENT_CHILD))) {
+            watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
+            set_counted(watch, false);
+            tell_user_watch(watch, event, ZKL_OK);
+            free_user_watch_if_unused(watch);
+        }
+    }
 }
 
 void zkl_user_watches_resume(zkl_operations *operations)
 {
-    zkl_user_watch *watch, *next;
-    for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
-        next = LIST_NEXT(watch, all);
+    zkl_user_watch *next;
+    for (zkl_user_watch *watch = zkl_table_after(&operations->watches, NULL); watch != NULL; watch = next) {
+        next = zkl_table_after(&operations->watches, watch);
         if (watch->state == ZKL_WATCH_ARMED && !knows_user_watch(watch)) {
             disarm_user_watch(watch);
             free_user_watch_if_unused(watch);
@@ -252,9 +277,8 @@ void zkl_user_watches_resume(zkl_operations *operations)
 
 void zkl_user_watches_end(zkl_operations *operations, zkl_code code)
 {
-    zkl_user_watch *watch;
-    LIST_FOREACH(watch, &operations->watches, all)
-    {
+    zkl_user_watch *watch = NULL;
+    while ((watch = zkl_table_after(&operations->watches, watch)) != NULL) {
         if (watch->state == ZKL_WATCH_ARMED) {
             tell_user_watch(watch, ZKL_EVENT_NONE, code);
         }
@@ -263,9 +287,9 @@ void zkl_user_watches_end(zkl_operations *operations, zkl_code code)
 
 void zkl_user_watches_closed(zkl_operations *operations)
 {
-    zkl_user_watch *watch, *next;
-    for (watch = LIST_FIRST(&operations->watches); watch != NULL; watch = next) {
-        next = LIST_NEXT(watch, all);
+    zkl_user_watch *next;
+    for (zkl_user_watch *watch = zkl_table_after(&operations->watches, NULL); watch != NULL; watch = next) {
+        next = zkl_table_after(&operations->watches, watch);
         watch->state = ZKL_WATCH_IDLE;
         set_counted(watch, false);
         free_user_watch_if_unused(watch);

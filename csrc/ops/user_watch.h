@@ -8,6 +8,8 @@
 
 typedef struct zkl_user_watch zkl_user_watch;
 
+/* Makes the table of watches. Returns false when memory is short. */
+bool zkl_user_watches_init(zkl_operations *operations);
 /* Returns whether another watched path still fits under ZKL_MAX_WATCHED_BYTES. */
 bool zkl_user_watch_fits(const zkl_operations *operations, const char *path);
 /* Returns a new watch, which belongs to the caller until zkl_user_watch_leave; NULL when memory is short. */
@@ -19,7 +21,7 @@ void zkl_user_watch_arming(zkl_user_watch *watch);
 void zkl_user_watch_armed(zkl_user_watch *watch, bool armed);
 /* The operation does not need the watch any more. Not to be called while the read that arms it is in flight. */
 void zkl_user_watch_leave(zkl_user_watch *watch);
-/* The C client's watcher function, for the read that arms the watch. */
+/* The C client's watcher function, for the read that arms a watch. Its context is the zkl_operations. */
 void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context);
 /* Requests may go out again: removes watches that could not be removed. */
 void zkl_user_watches_resume(zkl_operations *operations);

@@ -165,14 +165,15 @@ bool zkl_session_init(zkl_session *session, const zkl_session_config *config, co
     zkl_lease_init(&wire->lease, config->lease);
     zkl_requests_init(wire);
     zkl_heartbeat_init(&session->heartbeat, wire, prove, session);
-    zkl_watches_init(&session->watches, wire);
-    return session->servers != NULL && session->addresses != NULL && session->wire.hosts != NULL &&
+    bool watches = zkl_watches_init(&session->watches, wire);
+    return watches && session->servers != NULL && session->addresses != NULL && session->wire.hosts != NULL &&
            copy_auths(session, config);
 }
 
 void zkl_session_free(zkl_session *session)
 {
     zkl_requests_free(&session->wire);
+    zkl_watches_free(&session->watches);
     for (int32_t i = 0; i < session->auth_count; i++) {
         zkl_free((void *)(uintptr_t)session->auths[i].scheme);
         zkl_free_secret((void *)(uintptr_t)session->auths[i].credential);
@@ -254,6 +255,7 @@ static void now_ready(zkl_session *session)
     } else {
         show_state(session, ZKL_STATE_CONNECTED, ZKL_OK, "%s", "");
     }
+    zkl_watches_resume(&session->watches);
     ZKL_TELL(session, ready, each->owner);
     if (session->heartbeat.nodes > 0) {
         zkl_heartbeat_want(&session->heartbeat);
@@ -432,6 +434,7 @@ static void close_handle(zkl_session *session)
     zkl_heartbeat_verify_next(&session->heartbeat); /* no node can be verified any more: ends the heartbeats */
     enter_life(session, ZKL_SESSION_NONE);
     zkl_requests_closed(&session->wire);
+    zkl_watches_closed(&session->watches);
     ZKL_TELL(session, closed, each->owner);
 }
 
@@ -638,6 +641,7 @@ void zkl_session_retry(zkl_session *session)
 {
     session->wire.backing_off_until = ZKL_NEVER;
     ZKL_TELL(session, retry, each->owner);
+    zkl_watches_resume(&session->watches);
 }
 
 bool zkl_session_in_order(const zkl_session *session)

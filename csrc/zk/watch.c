@@ -1,9 +1,10 @@
 /*
- * watch: one watcher object per watched node.
+ * watch: one watch per watched node, or directory.
  *
- * The C client identifies a watcher by its function and context, and delivers every session event to all watchers. It
- * keeps the context's address until the watch has fired, has been removed, or the handle is closed. So there is one
- * object per node. Watchers share it, and it is freed only when the C client cannot know it any more.
+ * Several watchers may share it. The C client identifies a watcher by its function and context, and delivers every session
+ * event to all of them, for which it compares each with all others. So all watches have one function and one context, and an
+ * event finds its watch by the path. The C client knows a watch until it has fired, has been removed, or the handle is closed;
+ * the watch is freed no sooner.
  *
  * A watch is armed by get and not by exists, because an exists-watch on a missing node stays behind as a creation
  * watch. A node that may not be read (ZNOAUTH) cannot be watched. An exists would arm a watch, but servers with the fix
@@ -25,10 +26,9 @@ int64_t zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
 LIST_HEAD(zkl_watcher_list, zkl_watcher);
 
 struct zkl_watch {
-    LIST_ENTRY(zkl_watch) in_directory;
+    zkl_link in_table;
     zkl_watches *watches;
-    zkl_directory *directory;
-    char *node; /* full path */
+    char *node; /* full path, also of a directory */
     struct zkl_watcher_list watchers;
     zkl_watch_state state;
     int32_t flying;     /* requests in flight that point here */
@@ -42,9 +42,17 @@ struct zkl_watch {
     uint32_t read_on;   /* the connection on which the data were last read */
 };
 
-void zkl_watches_init(zkl_watches *watches, zkl_wire *wire)
+bool zkl_watches_init(zkl_watches *watches, zkl_wire *wire)
 {
     watches->wire = wire;
+    return zkl_table_init(&watches->nodes, offsetof(zkl_watch, in_table)) &&
+           zkl_table_init(&watches->directories, offsetof(zkl_watch, in_table));
+}
+
+void zkl_watches_free(zkl_watches *watches)
+{
+    zkl_table_free(&watches->nodes);
+    zkl_table_free(&watches->directories);
 }
 
 bool zkl_watches_have_room(const zkl_watches *watches, int64_t bytes)
@@ -57,7 +65,7 @@ void zkl_watches_reserve(zkl_watches *watches, int64_t bytes)
     watches->watched_bytes += bytes;
 }
 
-void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, void *owner)
+void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, const void *owner)
 {
     watches->ops = ops;
     watches->ops_owner = owner;
@@ -69,52 +77,30 @@ void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *other
     watches->others_owner = owner;
 }
 
+static zkl_table *table_of(zkl_watches *watches, bool children)
+{
+    return children ? &watches->directories : &watches->nodes;
+}
+
 static void free_watch(zkl_watch *watch)
 {
-    LIST_REMOVE(watch, in_directory);
+    zkl_table_remove(table_of(watch->watches, watch->children), watch);
     if (watch->unwanted) {
         watch->watches->wire->cleaning--;
     }
     watch->watches->wire->stats.watches--;
-    zkl_directory *directory = watch->directory;
-    const zkl_watch_ops *ops = watch->watches->ops;
     zkl_free(watch->node);
     zkl_free(watch);
-    ops->drop(directory);
 }
 
-/* Returns the watch on the node `name`, or, if `name` is NULL, on the children of the directory. NULL: none. */
-static zkl_watch *find_watch(const zkl_directory *directory, const char *name)
+/* Returns the watch on the node with this full path, or on its children; NULL if there is none. */
+static zkl_watch *find_watch(const zkl_watches *watches, const char *path, bool children)
 {
-    zkl_watch *watch;
-    LIST_FOREACH(watch, &directory->watches, in_directory)
-    {
-        if (watch->children ? name == NULL
-                            : name != NULL && strcmp(watch->node + strlen(directory->path) + 1, name) == 0) {
-            return watch;
-        }
+    const zkl_table *table = children ? &watches->directories : &watches->nodes;
+    zkl_watch *watch = zkl_table_find(table, zkl_hash_text(path, strlen(path)));
+    while (watch != NULL && strcmp(watch->node, path) != 0) {
+        watch = zkl_table_find_next(table, watch);
     }
-    return NULL;
-}
-
-static zkl_watch *new_watch(zkl_watches *watches, zkl_directory *directory, const char *name)
-{
-    zkl_watch *watch = zkl_alloc(sizeof *watch);
-    char *node =
-        name != NULL ? zkl_child_path(directory->path, name) : zkl_copy(directory->path, strlen(directory->path));
-    if (watch == NULL || node == NULL) {
-        zkl_free(watch);
-        zkl_free(node);
-        return NULL;
-    }
-    watch->watches = watches;
-    watch->directory = directory;
-    watch->node = node;
-    watch->children = name == NULL;
-    LIST_INIT(&watch->watchers);
-    LIST_INSERT_HEAD(&directory->watches, watch, in_directory);
-    watches->ops->keep(directory);
-    watches->wire->stats.watches++;
     return watch;
 }
 
@@ -125,6 +111,32 @@ static void set_unwanted(zkl_watch *watch, bool unwanted)
         watch->unwanted = unwanted;
         watch->watches->wire->cleaning += unwanted ? 1 : -1;
     }
+}
+
+/*
+ * Returns the watch on the node with this full path, or on its children. Makes it if there is none. NULL when memory is short.
+ */
+static zkl_watch *take_watch(zkl_watches *watches, const char *path, bool children)
+{
+    zkl_watch *watch = find_watch(watches, path, children);
+    if (watch != NULL) {
+        set_unwanted(watch, false);
+        return watch;
+    }
+    watch = zkl_alloc(sizeof *watch);
+    char *node = zkl_copy(path, strlen(path));
+    if (watch == NULL || node == NULL) {
+        zkl_free(watch);
+        zkl_free(node);
+        return NULL;
+    }
+    watch->watches = watches;
+    watch->node = node;
+    watch->children = children;
+    LIST_INIT(&watch->watchers);
+    zkl_table_add(table_of(watches, children), watch, zkl_hash_text(node, strlen(node)));
+    watches->wire->stats.watches++;
+    return watch;
 }
 
 static bool watch_is_wanted(const zkl_watch *watch)
@@ -158,8 +170,9 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
 static bool send_watch(zkl_watch *watch)
 {
     const zkl_ask ask = {.on_reply = watch->children ? on_watch_listed : on_armed, .owner = watch};
-    int rc = watch->children ? zkl_send_list(watch->watches->wire, &ask, watch->node, on_event, watch)
-                             : zkl_send_get(watch->watches->wire, &ask, watch->node, on_event, watch);
+    zkl_watches *watches = watch->watches;
+    int rc = watch->children ? zkl_send_list(watches->wire, &ask, watch->node, on_event, watches)
+                             : zkl_send_get(watches->wire, &ask, watch->node, on_event, watches);
     return rc == ZOK;
 }
 
@@ -242,22 +255,6 @@ static void rearm_or_free(zkl_watch *watch)
     free_watch_if_unused(watch);
 }
 
-/*
- * Returns the watch on a node, or on the children of the directory. Makes it if there is none. NULL when memory
- * is short.
- */
-static zkl_watch *take_watch(zkl_watches *watches, zkl_directory *directory, const char *name)
-{
-    zkl_watch *watch = find_watch(directory, name);
-    if (watch == NULL) {
-        watch = new_watch(watches, directory, name);
-    }
-    if (watch != NULL) {
-        set_unwanted(watch, false);
-    }
-    return watch;
-}
-
 /* Attaches the watcher to the watch. NULL: there was no memory for a watch. */
 static void join(zkl_watches *watches, zkl_watcher *watcher, zkl_watch *watch)
 {
@@ -274,14 +271,16 @@ static void join(zkl_watches *watches, zkl_watcher *watcher, zkl_watch *watch)
     }
 }
 
-void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, zkl_directory *directory, const char *name)
+void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, const char *directory, const char *name)
 {
-    join(watches, watcher, take_watch(watches, directory, name));
+    char *path = zkl_child_path(directory, name);
+    join(watches, watcher, path != NULL ? take_watch(watches, path, false) : NULL);
+    zkl_free(path);
 }
 
-bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, zkl_directory *directory)
+bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, const char *directory)
 {
-    zkl_watch *watch = take_watch(watches, directory, NULL);
+    zkl_watch *watch = take_watch(watches, directory, true);
     bool armed = watch != NULL && watch->state == ZKL_WATCH_ARMED;
     join(watches, watcher, watch);
     return watcher->watch != NULL && !armed;
@@ -293,14 +292,14 @@ static int64_t bytes_of_watch(const zkl_watches *watches, const char *node)
     return watches->wire->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
 }
 
-void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, zkl_directory *directory, const char *node)
+void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, const char *node)
 {
     if (watches->own_bytes + bytes_of_watch(watches, node) > ZKL_MAX_OWN_BYTES) {
         zkl_wire_log(watches->wire, ZOO_LOG_LEVEL_WARN,
                      "too many locks are held to hear who asks for '%s' to be released", node);
         return;
     }
-    zkl_watch *watch = take_watch(watches, directory, node + strlen(directory->path) + 1);
+    zkl_watch *watch = take_watch(watches, node, false);
     if (watch == NULL) {
         return; /* no request to release will be noticed: not worth losing the lock for */
     }
@@ -515,22 +514,20 @@ static void on_watch_removed(void *owner, int rc, const zkl_reply *reply)
     }
 }
 
-static void on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+/* An event has reached the watch, if that is armed: the C client has forgotten it. `watch` may be NULL. */
+static void fire(zkl_watch *watch, int type)
 {
-    (void)handle;
-    (void)state;
-    (void)path;
-    zkl_watch *watch = context;
-    if (type == ZOO_SESSION_EVENT) {
-        return; /* the watch stays armed */
+    if (watch == NULL || (watch->state != ZKL_WATCH_ARMED && watch->state != ZKL_WATCH_REMOVING)) {
+        return;
     }
-    watch->watches->wire->stats.notifications++;
-    watch->state = ZKL_WATCH_IDLE; /* the C client has forgotten it */
-    const zkl_watch_ops *ops = watch->watches->ops;
+    zkl_watches *watches = watch->watches;
+    const zkl_watch_ops *ops = watches->ops;
+    watches->wire->stats.notifications++;
+    watch->state = ZKL_WATCH_IDLE;
     zkl_watcher *owner = NULL;
     if (type == ZOO_DELETED_EVENT && !watch->children) {
         owner = part_from_owner(watch);
-        owner = owner != NULL ? owner : ops->owner_of(watch->directory, watch->node);
+        owner = owner != NULL ? owner : ops->owner_of(watches->ops_owner, watch->node);
     }
     if (owner != NULL) {
         watch->pinned = true; /* its watchers, which are told below, may leave together with its owner */
@@ -547,11 +544,30 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
     rearm_or_free(watch); /* its data changed, or a watcher has chosen it again */
 }
 
-void zkl_watches_resume(const zkl_directory *directory)
+/*
+ * Handles an event. A node that is deleted ends the watches on itself and on its children, which the C client reports once, since they
+ * have the same function and context.
+ */
+static void on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
-    zkl_watch *watch;
-    LIST_FOREACH(watch, &directory->watches, in_directory)
-    {
+    (void)handle;
+    (void)state;
+    zkl_watches *watches = context;
+    if (type == ZOO_SESSION_EVENT) {
+        return; /* the watches stay armed */
+    }
+    if (type != ZOO_CHILD_EVENT) {
+        fire(find_watch(watches, path, false), type);
+    }
+    if (type == ZOO_CHILD_EVENT || type == ZOO_DELETED_EVENT) {
+        fire(find_watch(watches, path, true), type);
+    }
+}
+
+void zkl_watches_resume(zkl_watches *watches)
+{
+    zkl_watch *watch = NULL;
+    while ((watch = zkl_table_after(&watches->nodes, watch)) != NULL) {
         if (watch->state == ZKL_WATCH_ARMED && !watch_is_wanted(watch)) {
             disarm_watch(watch);
         } else if (watch->state == ZKL_WATCH_IDLE && watch->owner != NULL) {
@@ -560,40 +576,44 @@ void zkl_watches_resume(const zkl_directory *directory)
             read_again(watch);
         }
     }
-}
-
-void zkl_watches_closed(const zkl_directory *directory)
-{
-    zkl_watch *watch;
-    while ((watch = LIST_FIRST(&directory->watches)) != NULL) {
-        zkl_watcher *watcher;
-        while ((watcher = LIST_FIRST(&watch->watchers)) != NULL) {
-            LIST_REMOVE(watcher, in_watch);
-            watcher->watch = NULL;
+    while ((watch = zkl_table_after(&watches->directories, watch)) != NULL) {
+        if (watch->state == ZKL_WATCH_ARMED && !watch_is_wanted(watch)) {
+            disarm_watch(watch);
         }
-        part_from_owner(watch);
-        free_watch(watch);
     }
 }
 
-/* Returns the watch on the node with this full path, or on its children; NULL if there is none. */
-static zkl_watch *find_by_path(const zkl_watches *watches, const char *path, bool children)
+static void forget_watch(zkl_watch *watch)
 {
-    const char *slash = strrchr(path, '/');
-    const zkl_directory *directory =
-        watches->ops->find(watches->ops_owner, path, children ? strlen(path) : (size_t)(slash - path));
-    return directory != NULL ? find_watch(directory, children ? NULL : slash + 1) : NULL;
+    zkl_watcher *watcher;
+    while ((watcher = LIST_FIRST(&watch->watchers)) != NULL) {
+        LIST_REMOVE(watcher, in_watch);
+        watcher->watch = NULL;
+    }
+    part_from_owner(watch);
+    free_watch(watch);
+}
+
+void zkl_watches_closed(zkl_watches *watches)
+{
+    zkl_watch *watch;
+    while ((watch = zkl_table_after(&watches->nodes, NULL)) != NULL) {
+        forget_watch(watch);
+    }
+    while ((watch = zkl_table_after(&watches->directories, NULL)) != NULL) {
+        forget_watch(watch);
+    }
 }
 
 bool zkl_watch_wanted(const zkl_watches *watches, const char *path, bool children)
 {
-    const zkl_watch *watch = find_by_path(watches, path, children);
+    const zkl_watch *watch = find_watch(watches, path, children);
     return watch != NULL && watch_is_wanted(watch);
 }
 
-void zkl_watch_forgotten(const zkl_watches *watches, const char *path, bool children)
+void zkl_watch_forgotten(zkl_watches *watches, const char *path, bool children)
 {
-    zkl_watch *watch = find_by_path(watches, path, children);
+    zkl_watch *watch = find_watch(watches, path, children);
     if (watch == NULL) {
         return;
     }

@@ -38,15 +38,7 @@ typedef struct zkl_watcher {
     zkl_watch *own;   /* On its own node. NULL: none. */
 } zkl_watcher;
 
-LIST_HEAD(zkl_watch_list, zkl_watch);
-
-/* A directory, with the watches on it and on the nodes in it. Part of a larger object. */
-typedef struct {
-    char *path;
-    struct zkl_watch_list watches;
-} zkl_directory;
-
-/* Watches call these functions of their watchers, and of directories. The watcher is detached before `gone` and `look_…`. */
+/* Watches call these functions of their watchers. The watcher is detached before `gone` and `look_…`. */
 typedef struct {
     /* The node is gone for good, or the directory has changed. */
     void (*gone)(zkl_watcher *watcher);
@@ -70,13 +62,8 @@ typedef struct {
     void (*revoked)(zkl_watcher *owner);
     /* The node of this owner was deleted, and not by itself. */
     void (*deleted)(zkl_watcher *owner);
-    /* Returns the owner of a node; NULL: it has none, or the owner has requested the deletion. */
-    zkl_watcher *(*owner_of)(zkl_directory *directory, const char *node);
-    /* Returns the directory of the first `length` characters of `path`; NULL if there is none. */
-    zkl_directory *(*find)(const void *owner, const char *path, size_t length);
-    /* A watch points to the directory, or does not any more. */
-    void (*keep)(zkl_directory *directory);
-    void (*drop)(zkl_directory *directory);
+    /* Returns the owner of the node with this full path; NULL: it has none, or the owner has requested the deletion. */
+    zkl_watcher *(*owner_of)(const void *owner, const char *path);
 } zkl_watch_ops;
 
 /* Other watches of this session on the same nodes: the server removes all at once. */
@@ -88,22 +75,27 @@ typedef struct {
 /* The watches of a session. */
 typedef struct {
     zkl_wire *wire;
+    zkl_table nodes;       /* by their full paths */
+    zkl_table directories; /* those on children, likewise */
     const zkl_watch_ops *ops;
-    void *ops_owner;
+    const void *ops_owner;
     const zkl_other_watches *others;
     void *others_owner;
     int64_t watched_bytes; /* of ZKL_MAX_WATCHED_BYTES */
     int64_t own_bytes;     /* of ZKL_MAX_OWN_BYTES: paths that are watched by their own owners */
 } zkl_watches;
 
-void zkl_watches_init(zkl_watches *watches, zkl_wire *wire);
+/* Begins without watches. Returns false when memory is short; zkl_watches_free is allowed even then. */
+bool zkl_watches_init(zkl_watches *watches, zkl_wire *wire);
+/* The handle must be closed. */
+void zkl_watches_free(zkl_watches *watches);
 /*
  * The layers above reserve bytes of ZKL_MAX_WATCHED_BYTES for what they watch, or may have to. `bytes` below 0 gives them back.
  */
 bool zkl_watches_have_room(const zkl_watches *watches, int64_t bytes);
 void zkl_watches_reserve(zkl_watches *watches, int64_t bytes);
-/* Names the functions that are called for watchers. `owner` is passed to `find`. To be called once, before the first turn. */
-void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, void *owner);
+/* Names the functions that are called for watchers. `owner` is passed to `owner_of`. To be called once, before the first turn. */
+void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, const void *owner);
 /* Names the other watches of the session, with their owner. To be called once, before the first turn. */
 void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *others, void *owner);
 
@@ -116,14 +108,14 @@ typedef enum {
 } zkl_watch_state;
 
 /* Watches the node `name` in the directory. `gone`, `look_again` and the like tell the watcher of events. */
-void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, zkl_directory *directory, const char *name);
+void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, const char *directory, const char *name);
 /*
  * Watches the children of the directory. Returns true if the list that arms the watch is in flight: `listed` will get it.
  * False: the watch is armed already, or cannot be armed now.
  */
-bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, zkl_directory *directory);
+bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, const char *directory);
 /* Watches the own node of `owner`, with this full path. `revoked` tells of requests in its data. */
-void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, zkl_directory *directory, const char *node);
+void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, const char *node);
 /* The watcher does not need its watch on a node or a directory any more. */
 void zkl_watch_leave(zkl_watcher *watcher);
 /* The same for its own node, and for its directory, when its node is about to be deleted. */
@@ -134,15 +126,15 @@ bool zkl_watch_is_armed(const zkl_watcher *watcher);
 /* Returns the full path of the node that the watcher watches; NULL for a directory, or no watch. */
 const char *zkl_watch_node_of(const zkl_watcher *watcher);
 /*
- * Requests may go out again: removes watches of the directory that could not be removed, and arms those of owners on their
- * own nodes. On a new connection it reads the data of these nodes once more.
+ * Requests may go out again: removes watches that could not be removed, and arms those of owners on their own nodes. On a new
+ * connection it reads the data of these nodes once more.
  */
-void zkl_watches_resume(const zkl_directory *directory);
-/* The handle is closed: no watcher is called any more. The caller keeps the directory meanwhile. */
-void zkl_watches_closed(const zkl_directory *directory);
+void zkl_watches_resume(zkl_watches *watches);
+/* The handle is closed: no watcher is called any more. */
+void zkl_watches_closed(zkl_watches *watches);
 /* Returns whether a watcher waits for a watch on the node with this full path, or on its children. */
 bool zkl_watch_wanted(const zkl_watches *watches, const char *path, bool children);
 /* All watches of that kind on a node were removed, and with them one that no watcher needs any more. */
-void zkl_watch_forgotten(const zkl_watches *watches, const char *path, bool children);
+void zkl_watch_forgotten(zkl_watches *watches, const char *path, bool children);
 
 #endif

@@ -58,7 +58,8 @@ int64_t zkl_session_lapses_at(const zkl_session *session)
 
 void zkl_session_lapse(zkl_session *session)
 {
-    if (zkl_lease_lapsed(&session->wire.lease, session->wire.now)) {
+    if (!session->lapse_told && zkl_lease_lapsed(&session->wire.lease, session->wire.now)) {
+        session->lapse_told = true; /* nothing is granted before there is a lease again */
         ZKL_TELL(session, lapsed, each->owner);
     }
 }
@@ -68,6 +69,7 @@ static void change_lease(zkl_session *session, int64_t until)
 {
     zkl_session_lapse(session);
     zkl_lease_set_until(&session->wire.lease, until);
+    session->lapse_told = false;
     session->wire.host.lease_changed(session->wire.host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
 }
 

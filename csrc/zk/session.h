@@ -124,6 +124,7 @@ typedef struct {
     zkl_shutdown shutdown;
     int64_t read_at;     /* The latest packet was read at this instant. */
     bool has_read;       /* The latest zkl_session_process has read a packet. */
+    bool lapse_told;     /* The listeners were told that this lease has lapsed. */
     bool chroot_missing; /* By the answer to the latest probe the chroot does not exist. */
     zkl_state state;     /* The state that the program sees. */
     zkl_code problem_code;

@@ -254,6 +254,9 @@ typedef enum {
     ZKL_BREAK_GATE,      /* leave the gate of a latch when it opens */
     ZKL_BREAK_OPENED,    /* take a latch for open when its gate is missing */
     ZKL_BREAK_UNCHECKED, /* count down behind a gate that may be gone */
+    ZKL_BREAK_GUARD,     /* take nodes for guarded that were not read */
+    ZKL_BREAK_GUARDS,    /* take guards of a lost connection for good */
+    ZKL_BREAK_NEWEST,    /* let heartbeats check nodes in turn only, not always the one that was created last */
     ZKL_BREAK_RACE       /* try no other address while a connection is under way */
 } zkl_broken_rule;
 /* The set of broken rules, one bit (1 << rule) for each. */

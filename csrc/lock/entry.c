@@ -277,10 +277,17 @@ static const uint32_t next_states[] = {
     [ZKL_ENTRY_GONE] = 0,
 };
 
-static bool has_node(zkl_entry_state state)
+/* Returns what the state means for heartbeats. */
+static zkl_item_state item_state(const zkl_kind *kind, zkl_entry_state state)
 {
-    return state == ZKL_ENTRY_QUEUED || state == ZKL_ENTRY_CONFIRMING || state == ZKL_ENTRY_GRANTED ||
-           state == ZKL_ENTRY_LINGERING || state == ZKL_ENTRY_LEAVING;
+    static const zkl_item_state states[] = {
+        [ZKL_ENTRY_PARKED] = ZKL_ITEM_NONE,     [ZKL_ENTRY_LOOKING] = ZKL_ITEM_NONE,
+        [ZKL_ENTRY_JOINING] = ZKL_ITEM_PENDING, [ZKL_ENTRY_RECOVERING] = ZKL_ITEM_PENDING,
+        [ZKL_ENTRY_QUEUED] = ZKL_ITEM_PRESENT,  [ZKL_ENTRY_CONFIRMING] = ZKL_ITEM_HELD,
+        [ZKL_ENTRY_GRANTED] = ZKL_ITEM_HELD,    [ZKL_ENTRY_LINGERING] = ZKL_ITEM_HELD,
+        [ZKL_ENTRY_LEAVING] = ZKL_ITEM_LEAVING, [ZKL_ENTRY_GONE] = ZKL_ITEM_NONE,
+    };
+    return state == ZKL_ENTRY_CONFIRMING && kind->needs_lease ? ZKL_ITEM_READY : states[state];
 }
 
 void zkl_entry_detach_readers(const zkl_entry *writer, bool unsent_only)
@@ -306,7 +313,7 @@ static void enter_entry(zkl_entry *entry, zkl_entry_state state)
     if (entry->kind->weaker != NULL && entry->state == ZKL_ENTRY_GRANTED) {
         zkl_entry_detach_readers(entry, false);
     }
-    zkl_heartbeat_count(&locks->session->heartbeat, (int32_t)has_node(state) - (int32_t)has_node(entry->state), 0);
+    zkl_heartbeat_enter(&locks->session->heartbeat, &entry->item, item_state(entry->kind, state));
     if (entry->state == ZKL_ENTRY_LINGERING) {
         TAILQ_REMOVE(&locks->lingering, entry, in_lingering);
     }

@@ -104,6 +104,7 @@ struct zkl_entry {
     TAILQ_ENTRY(zkl_entry) all;
     TAILQ_ENTRY(zkl_entry) in_queue;
     zkl_link in_serials;
+    zkl_item item; /* its node, for heartbeats */
     TAILQ_ENTRY(zkl_entry) in_wait_list;
     LIST_ENTRY(zkl_entry) in_acquisition;
     TAILQ_ENTRY(zkl_entry) in_lingering;

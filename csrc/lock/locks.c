@@ -225,27 +225,16 @@ const zkl_session_listener zkl_locks_listener = {
 
 /* --- what heartbeats check ----------------------------------------------------------------------------------------- */
 
-static void *entry_after(const void *owner, void *item)
+static zkl_entry *entry_of_item(const zkl_item *item)
 {
-    const zkl_locks *locks = owner;
-    zkl_entry *entry = item;
-    return entry == NULL ? TAILQ_FIRST(&locks->entries) : TAILQ_NEXT(entry, all);
+    return (zkl_entry *)((uintptr_t)item - offsetof(zkl_entry, item));
 }
 
-static zkl_item describe_item(const void *item)
+static zkl_item_facts describe_item(const zkl_item *item)
 {
-    static const zkl_item_state states[] = {
-        [ZKL_ENTRY_PARKED] = ZKL_ITEM_NONE,     [ZKL_ENTRY_LOOKING] = ZKL_ITEM_NONE,
-        [ZKL_ENTRY_JOINING] = ZKL_ITEM_PENDING, [ZKL_ENTRY_RECOVERING] = ZKL_ITEM_PENDING,
-        [ZKL_ENTRY_QUEUED] = ZKL_ITEM_PRESENT,  [ZKL_ENTRY_CONFIRMING] = ZKL_ITEM_HELD,
-        [ZKL_ENTRY_GRANTED] = ZKL_ITEM_HELD,    [ZKL_ENTRY_LINGERING] = ZKL_ITEM_HELD,
-        [ZKL_ENTRY_LEAVING] = ZKL_ITEM_NONE,    [ZKL_ENTRY_GONE] = ZKL_ITEM_NONE,
-    };
-    const zkl_entry *entry = item;
-    return (zkl_item){
-        .state = states[entry->state],
+    const zkl_entry *entry = entry_of_item(item);
+    return (zkl_item_facts){
         .generation = entry->generation,
-        .needs_lease = entry->state == ZKL_ENTRY_CONFIRMING && entry->kind->needs_lease,
         /*
          * A downgraded reader does not know its node's czxid. The session is enough: no other client has it, and this
          * one makes no node twice under one name.
@@ -256,30 +245,35 @@ static zkl_item describe_item(const void *item)
     };
 }
 
-static void keep_item(void *item)
+static zkl_item *item_of_node(const void *owner, const char *path)
 {
-    zkl_entry *entry = item;
-    entry->flying++;
+    zkl_entry *entry = zkl_queue_entry_of_node(owner, path);
+    return entry != NULL ? &entry->item : NULL;
 }
 
-static void release_item(void *item)
+static void keep_item(zkl_item *item)
 {
-    zkl_entry_request_completed(item);
+    entry_of_item(item)->flying++;
 }
 
-static void item_deleted(void *item)
+static void release_item(zkl_item *item)
 {
-    zkl_entry_deleted_externally(item);
+    zkl_entry_request_completed(entry_of_item(item));
 }
 
-static void item_replaced(void *item)
+static void item_deleted(zkl_item *item)
 {
-    zkl_entry_replaced(item);
+    zkl_entry_deleted_externally(entry_of_item(item));
+}
+
+static void item_replaced(zkl_item *item)
+{
+    zkl_entry_replaced(entry_of_item(item));
 }
 
 const zkl_heartbeat_items zkl_entry_items = {
-    .next = entry_after,
     .describe = describe_item,
+    .of_node = item_of_node,
     .keep = keep_item,
     .release = release_item,
     .deleted = item_deleted,
@@ -365,6 +359,12 @@ static zkl_watcher *owner_of(const void *owner, const char *path)
     return stands ? &entry->watcher : NULL;
 }
 
+static bool guarded(const void *owner, const char *path)
+{
+    const zkl_entry *entry = zkl_queue_entry_of_node(owner, path);
+    return entry != NULL && entry->item.guard != ZKL_GUARD_NONE;
+}
+
 const zkl_watch_ops zkl_entry_watches = {
     .gone = watched_gone,
     .look_again = entry_looks_again,
@@ -378,4 +378,5 @@ const zkl_watch_ops zkl_entry_watches = {
     .revoked = revoked,
     .deleted = entry_deleted,
     .owner_of = owner_of,
+    .guarded = guarded,
 };

@@ -1,9 +1,25 @@
 /*
  * heartbeat: the requests that keep the session alive and its lease valid.
  *
- * A round is a sync, and when it is answered, the heartbeat: multis of version checks of our own nodes. A heartbeat counts
- * when each node that is held was verified after it too. A round without nodes ends with another sync, or with a version
- * check of "/". lease.c says why.
+ * A round is a sync, and when it is answered, the heartbeat: a multi of version checks of our own nodes, ZKL_MAX_CHECKS at most, in
+ * turn. A round without nodes ends with another sync, or with a version check of "/". lease.c says why.
+ *
+ * A heartbeat counts when each node that is held was certainly there, and ours, when the heartbeat was executed. There are two ways
+ * to know that:
+ *
+ *   verified  An exists was sent after the heartbeat, and has shown the node. A client that holds up to ZKL_MAX_CHECKS nodes
+ *             verifies all of them.
+ *   guarded   A read on the same connection has armed a watch and shown the node, and no event has come before the answer to the
+ *             heartbeat. A server reports all changes up to a write of the session before it answers that write, and the C client
+ *             keeps this order. A client that holds more nodes guards them: each is read once on each connection. So what it
+ *             costs to hold a node does not grow with the number of rounds.
+ *
+ * A watch may be lost in silence: servers drop all watches when their data are restored under connections that stay (3.9), report
+ * nothing of a node that the client may not read any more (CVE-2024-23944), and swallow what goes wrong while they report it.
+ * So a heartbeat checks nodes in turn also if they are guarded, verifies a quarter of these, and always checks the node that was
+ * created last: data that were replaced by older ones do not have it, unless they have all the others. SetWatches is not relied upon:
+ * guards end with their connection. The C client is made to forget them, since it would send all of them in one packet, which a
+ * server refuses at 1 MB.
  */
 #include <string.h>
 
@@ -14,30 +30,35 @@
 #define PAUSE_AFTER (ZKL_SECOND / 5)
 
 /*
- * The most nodes checked by one heartbeat request, and the most bytes of their paths in it. A server closes the
- * connection at a packet above jute.maxbuffer (1 MB by default), heartbeat after heartbeat. A check takes less than
- * CHECK_OVERHEAD besides its path.
+ * The most bytes of paths in a heartbeat. A server closes the connection at a packet above jute.maxbuffer (1 MB by default),
+ * heartbeat after heartbeat. A check takes less than CHECK_OVERHEAD besides its path.
  */
-#define CHECKS_AT_ONCE 256
 #define CHECKED_BYTES_AT_ONCE ((int64_t)512 * 1024)
 #define CHECK_OVERHEAD 32
 
 /* The most verifications of nodes in flight, whatever else is in flight: the lease must not wait for other requests. */
-#define VERIFICATIONS_AT_ONCE (ZKL_MAX_IN_FLIGHT < CHECKS_AT_ONCE ? ZKL_MAX_IN_FLIGHT : CHECKS_AT_ONCE)
+#define VERIFICATIONS_AT_ONCE (ZKL_MAX_IN_FLIGHT < ZKL_USUAL_CHECKS ? ZKL_MAX_IN_FLIGHT : ZKL_USUAL_CHECKS)
+
+/* Of the guarded nodes that a heartbeat checks, one in so many is verified. */
+#define VERIFIED_OF_CHECKED 4
+
+#ifdef ZKL_BREAKABLE
+int32_t zkl_most_checks = ZKL_USUAL_CHECKS;
+#endif
 
 /* One heartbeat: the items that it checks, and memory for the answers. */
 struct zkl_checks {
-    TAILQ_ENTRY(zkl_checks) all;
     zkl_heartbeat *heartbeat;
     int64_t sent_at;
     uint32_t connection;        /* the connection it was sent on; its verifications use the same one */
     int32_t flying;             /* answers that are still to come, to itself and to verifications */
     int32_t verifications_sent; /* so many of the items have had their verification sent, or need none */
+    bool guards;                /* so many nodes are held that they are guarded */
     bool failed;                /* a request was not answered, or with an error: the heartbeat proves nothing */
     int32_t count;
     int64_t bytes; /* their size in the request */
     struct zkl_check {
-        void *item;
+        zkl_item *item;
         uint32_t generation;
     } * items;
     zoo_op_t *ops;
@@ -46,12 +67,6 @@ struct zkl_checks {
 
 /* --- what of value the session has ----------------------------------------------------------------------------------- */
 
-/* Returns the item behind `item`, the first one if that is NULL; NULL: there is none. */
-static void *item_after(const zkl_heartbeat *heartbeat, void *item)
-{
-    return heartbeat->items->next(heartbeat->items_owner, item);
-}
-
 void zkl_heartbeat_init(zkl_heartbeat *heartbeat, zkl_wire *wire, void (*proved)(void *owner, int64_t sent_at),
                         void *owner)
 {
@@ -59,18 +74,65 @@ void zkl_heartbeat_init(zkl_heartbeat *heartbeat, zkl_wire *wire, void (*proved)
     heartbeat->proved = proved;
     heartbeat->proved_owner = owner;
     heartbeat->check_at = ZKL_NEVER;
-    TAILQ_INIT(&heartbeat->checks);
+    TAILQ_INIT(&heartbeat->turn);
+    TAILQ_INIT(&heartbeat->loose);
 }
 
-void zkl_heartbeat_use_items(zkl_heartbeat *heartbeat, const zkl_heartbeat_items *items, void *owner)
+void zkl_heartbeat_use_items(zkl_heartbeat *heartbeat, const zkl_heartbeat_items *items, const void *owner)
 {
     heartbeat->items = items;
     heartbeat->items_owner = owner;
 }
 
-void zkl_heartbeat_count(zkl_heartbeat *heartbeat, int32_t nodes, int32_t program_watches)
+/* Returns whether heartbeats prove that the item's node is still ours. */
+static bool is_held(zkl_item_state state)
 {
-    heartbeat->nodes += nodes;
+    return state >= ZKL_ITEM_READY;
+}
+
+/* An item that is held has no guard, or has one no more. */
+static void loosen(zkl_heartbeat *heartbeat, zkl_item *item)
+{
+    if (item->guard != ZKL_GUARD_NONE) {
+        item->guard = ZKL_GUARD_NONE;
+        TAILQ_INSERT_HEAD(&heartbeat->loose, item, in_loose);
+    }
+}
+
+void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_state state)
+{
+#define CHANGE(condition_of) ((int32_t)(condition_of(state)) - (int32_t)(condition_of(item->state)))
+#define IS_PENDING(each) ((each) == ZKL_ITEM_PENDING)
+#define IS_READY(each) ((each) == ZKL_ITEM_READY)
+#define HAS_NODE(each) ((each) >= ZKL_ITEM_LEAVING)
+#define MATTERS(each) ((each) >= ZKL_ITEM_PRESENT)
+    heartbeat->pending += CHANGE(IS_PENDING);
+    heartbeat->ready += CHANGE(IS_READY);
+    heartbeat->nodes += CHANGE(HAS_NODE);
+    heartbeat->held += CHANGE(is_held);
+    if (CHANGE(MATTERS) > 0) {
+        TAILQ_INSERT_TAIL(&heartbeat->turn, item, in_turn);
+    } else if (CHANGE(MATTERS) < 0) {
+        TAILQ_REMOVE(&heartbeat->turn, item, in_turn);
+    }
+    if (CHANGE(is_held) > 0) {
+        item->since = heartbeat->round;
+        TAILQ_INSERT_TAIL(&heartbeat->loose, item, in_loose);
+    } else if (CHANGE(is_held) < 0) {
+        loosen(heartbeat, item);
+        TAILQ_REMOVE(&heartbeat->loose, item, in_loose);
+    }
+#undef CHANGE
+#undef IS_PENDING
+#undef IS_READY
+#undef HAS_NODE
+#undef MATTERS
+    item->heartbeat = heartbeat;
+    item->state = state;
+}
+
+void zkl_heartbeat_count(zkl_heartbeat *heartbeat, int32_t program_watches)
+{
     heartbeat->program_watches += program_watches;
 }
 
@@ -82,25 +144,8 @@ void zkl_heartbeat_note_ephemeral(zkl_heartbeat *heartbeat)
 /* Returns whether the session has, or may get, anything that a new session would not have. */
 static bool has_something(const zkl_heartbeat *heartbeat)
 {
-    if (heartbeat->nodes > 0 || heartbeat->own_ephemerals || heartbeat->program_watches > 0) {
-        return true;
-    }
-    for (void *item = item_after(heartbeat, NULL); item != NULL; item = item_after(heartbeat, item)) {
-        if (heartbeat->items->describe(item).state == ZKL_ITEM_PENDING) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool any_needs_lease(const zkl_heartbeat *heartbeat)
-{
-    for (void *item = item_after(heartbeat, NULL); item != NULL; item = item_after(heartbeat, item)) {
-        if (heartbeat->items->describe(item).needs_lease) {
-            return true;
-        }
-    }
-    return false;
+    return heartbeat->nodes > 0 || heartbeat->pending > 0 || heartbeat->own_ephemerals ||
+           heartbeat->program_watches > 0;
 }
 
 /* Returns whether the session may be about to end, and has nothing. */
@@ -113,7 +158,7 @@ bool zkl_heartbeat_wants_session(const zkl_heartbeat *heartbeat)
 {
     const zkl_lease *lease = &heartbeat->wire->lease;
     return lease->required && lease->chain.state == ZKL_CHAIN_BROKEN && heartbeat->wire->in_flight == 0 &&
-           item_after(heartbeat, NULL) != NULL && is_worthless(heartbeat);
+           heartbeat->wire->stats.entries > 0 && is_worthless(heartbeat);
 }
 
 bool zkl_heartbeat_waits_in_vain(zkl_heartbeat *heartbeat)
@@ -122,7 +167,7 @@ bool zkl_heartbeat_waits_in_vain(zkl_heartbeat *heartbeat)
     if (!zkl_lease_awaited(lease) || heartbeat->wire->now < zkl_lease_waits_until(lease)) {
         return false;
     }
-    if (!any_needs_lease(heartbeat)) {
+    if (heartbeat->ready == 0) {
         zkl_lease_await_no_more(lease); /* the item that needed a lease has left */
     }
     return zkl_lease_awaited(lease);
@@ -144,6 +189,8 @@ bool zkl_heartbeat_holds_back(const zkl_heartbeat *heartbeat)
     return lease->required && (lease->chain.state == ZKL_CHAIN_BEGINS || is_worthless(heartbeat));
 }
 
+static void on_guard_event(zhandle_t *handle, int type, int state, const char *path, void *context);
+
 /* --- when rounds are due --------------------------------------------------------------------------------------------- */
 
 void zkl_heartbeat_connected(zkl_heartbeat *heartbeat, bool fresh)
@@ -153,6 +200,20 @@ void zkl_heartbeat_connected(zkl_heartbeat *heartbeat, bool fresh)
     heartbeat->round_over = false;
     if (fresh) {
         heartbeat->own_ephemerals = heartbeat->no_witness = false;
+    }
+}
+
+void zkl_heartbeat_disconnected(zkl_heartbeat *heartbeat)
+{
+    zkl_item *item;
+    TAILQ_FOREACH(item, &heartbeat->turn, in_turn)
+    {
+        if (item->guard == ZKL_GUARD_ARMED) {
+            zkl_forget_watch(heartbeat->wire, heartbeat->items->describe(item).path, on_guard_event, heartbeat);
+        }
+        if (is_held(item->state) && !ZKL_BROKEN(ZKL_BREAK_GUARDS)) {
+            loosen(heartbeat, item);
+        }
     }
 }
 
@@ -246,11 +307,11 @@ static int64_t check_bytes(const zkl_heartbeat *heartbeat, const char *path)
 /* Returns whether a heartbeat has no room for another node. */
 static bool heartbeat_is_full(const struct zkl_checks *checks, const char *path)
 {
-    return checks->count == CHECKS_AT_ONCE ||
+    return checks->count >= ZKL_MAX_CHECKS ||
            checks->bytes + check_bytes(checks->heartbeat, path) > CHECKED_BYTES_AT_ONCE;
 }
 
-static void add_check(struct zkl_checks *checks, void *item, const zkl_item *facts)
+static void add_check(struct zkl_checks *checks, zkl_item *item, const zkl_item_facts *facts)
 {
     checks->items[checks->count] = (struct zkl_check){item, facts->generation};
     zoo_check_op_init(&checks->ops[checks->count], facts->path, -1);
@@ -271,6 +332,7 @@ static void free_heartbeat(struct zkl_checks *checks)
 
 static void on_checked(void *owner, int rc, const zkl_reply *reply);
 static void on_verified(void *owner, int rc, const zkl_reply *reply);
+static void on_guarded(void *owner, int rc, const zkl_reply *reply);
 static void on_pulsed(void *owner, int rc, const zkl_reply *reply);
 
 static void send_checks(zkl_heartbeat *heartbeat, struct zkl_checks *checks)
@@ -283,86 +345,157 @@ static void send_checks(zkl_heartbeat *heartbeat, struct zkl_checks *checks)
     checks->sent_at = heartbeat->wire->now;
     checks->connection = heartbeat->wire->connection;
     checks->flying = 1;
-    TAILQ_INSERT_TAIL(&heartbeat->checks, checks, all);
+    checks->guards = heartbeat->held > ZKL_MAX_CHECKS;
+    heartbeat->checks = checks;
     heartbeat->checks_flying++;
     heartbeat->wire->stats.heartbeats++;
     zkl_heartbeat_verify_next(heartbeat);
 }
 
-static bool needs_check(const zkl_item *facts)
+/* Returns whether the item is unchanged since its request was sent, and is held, or will be when the lease is proven. */
+static bool needs_proof(const zkl_item *item, const zkl_item_facts *facts, uint32_t generation)
 {
-    return facts->path != NULL && (facts->state == ZKL_ITEM_PRESENT || facts->state == ZKL_ITEM_HELD);
+    return generation == facts->generation && is_held(item->state) && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR);
 }
 
-/* Returns whether the item is unchanged since the heartbeat, and is held, or will be when the lease is proven. */
-static bool needs_verification(const struct zkl_check *check, const zkl_item *facts)
+/* Returns whether a verification of the item whose index this is must follow the heartbeat. */
+static bool needs_verification(const struct zkl_checks *checks, int32_t index, const zkl_item_facts *facts)
 {
-    return check->generation == facts->generation && facts->state == ZKL_ITEM_HELD && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR);
+    const struct zkl_check *check = &checks->items[index];
+    bool its_turn = (uint32_t)index % VERIFIED_OF_CHECKED == checks->heartbeat->round % VERIFIED_OF_CHECKED;
+    bool left_out = checks->guards && (check->item->guard != ZKL_GUARD_ARMED || !its_turn);
+    return needs_proof(check->item, facts, check->generation) && !left_out;
 }
 
-/* Verifies the next nodes of a heartbeat, as many as may be in flight. Returns false if some are left. */
+/* Returns the next item that the heartbeat needs to be guarded; NULL: all of them are, or the reads for that are in flight. */
+static zkl_item *next_loose(const struct zkl_checks *checks)
+{
+    const zkl_heartbeat *heartbeat = checks->heartbeat;
+    zkl_item *item = checks->guards && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR) && !ZKL_BROKEN(ZKL_BREAK_GUARD)
+                         ? TAILQ_FIRST(&heartbeat->loose)
+                         : NULL;
+    return item != NULL && item->since != heartbeat->round ? item : NULL;
+}
+
+/* Notes whether the request that follows the heartbeat was sent. */
+static void note_verification(struct zkl_checks *checks, int rc)
+{
+    if (rc == ZOK) {
+        checks->flying++;
+        checks->heartbeat->verifications_flying++;
+        checks->heartbeat->wire->stats.heartbeats++;
+    } else {
+        checks->failed = true;
+    }
+}
+
+/* Sends the read that arms the item's guard. A get: an exists of a missing node would arm a watch, too, for its creation. */
+static void send_guard(struct zkl_checks *checks, zkl_item *item)
+{
+    zkl_heartbeat *heartbeat = checks->heartbeat;
+    const zkl_item_facts facts = heartbeat->items->describe(item);
+    const zkl_ask ask = {.on_reply = on_guarded, .owner = item, .generation = facts.generation};
+    int rc = zkl_send_get(heartbeat->wire, &ask, facts.path, on_guard_event, heartbeat);
+    note_verification(checks, rc);
+    if (rc == ZOK) {
+        TAILQ_REMOVE(&heartbeat->loose, item, in_loose);
+        item->guard = ZKL_GUARD_ASKED;
+        heartbeat->items->keep(item);
+    }
+}
+
+/* Verifies and guards the next nodes of a heartbeat, as many as may be in flight. Returns false if some are left. */
 static bool send_verifications(zkl_heartbeat *heartbeat, struct zkl_checks *checks)
 {
     if (checks->connection != heartbeat->wire->connection || !heartbeat->wire->usable) {
-        checks->failed = checks->failed || checks->verifications_sent < checks->count;
+        checks->failed = checks->failed || checks->verifications_sent < checks->count || next_loose(checks) != NULL;
     }
     while (!checks->failed && checks->verifications_sent < checks->count &&
            heartbeat->verifications_flying < VERIFICATIONS_AT_ONCE) {
         int32_t index = checks->verifications_sent++;
-        const zkl_item facts = heartbeat->items->describe(checks->items[index].item);
-        if (!needs_verification(&checks->items[index], &facts)) {
-            continue;
-        }
-        const zkl_ask ask = {.on_reply = on_verified, .owner = checks, .tag = index};
-        if (zkl_send_exists(heartbeat->wire, &ask, facts.path, NULL, NULL) == ZOK) {
-            checks->flying++;
-            heartbeat->verifications_flying++;
-            heartbeat->wire->stats.heartbeats++;
-        } else {
-            checks->failed = true;
+        const zkl_item_facts facts = heartbeat->items->describe(checks->items[index].item);
+        if (needs_verification(checks, index, &facts)) {
+            const zkl_ask ask = {.on_reply = on_verified, .owner = checks, .tag = index};
+            note_verification(checks, zkl_send_exists(heartbeat->wire, &ask, facts.path, NULL, NULL));
         }
     }
-    return checks->failed || checks->verifications_sent == checks->count;
+    zkl_item *item;
+    while (!checks->failed && (item = next_loose(checks)) != NULL &&
+           heartbeat->verifications_flying < VERIFICATIONS_AT_ONCE) {
+        send_guard(checks, item);
+    }
+    return checks->failed || (checks->verifications_sent == checks->count && next_loose(checks) == NULL);
 }
 
 void zkl_heartbeat_verify_next(zkl_heartbeat *heartbeat)
 {
-    struct zkl_checks *checks, *next;
-    for (checks = TAILQ_FIRST(&heartbeat->checks); checks != NULL; checks = next) {
-        next = TAILQ_NEXT(checks, all);
-        if (!send_verifications(heartbeat, checks) || checks->flying > 0) {
-            continue;
-        }
-        TAILQ_REMOVE(&heartbeat->checks, checks, all);
-        heartbeat->checks_flying--;
-        heartbeat->round_over = heartbeat->round_over || heartbeat->checks_flying == 0;
-        if (!checks->failed) {
-            heartbeat->proved(heartbeat->proved_owner, checks->sent_at);
-        }
-        free_heartbeat(checks);
+    struct zkl_checks *checks = heartbeat->checks;
+    if (checks == NULL || !send_verifications(heartbeat, checks) || checks->flying > 0) {
+        return;
     }
+    heartbeat->checks = NULL;
+    heartbeat->checks_flying--;
+    heartbeat->round_over = heartbeat->round_over || heartbeat->checks_flying == 0;
+    if (!checks->failed) {
+        heartbeat->proved(heartbeat->proved_owner, checks->sent_at);
+    }
+    free_heartbeat(checks);
 }
 
-static void send_all_checks(zkl_heartbeat *heartbeat)
+/* Returns the item that the next heartbeat would check, and that this one does not check yet; NULL: there is none. */
+static zkl_item *next_in_turn(const zkl_heartbeat *heartbeat)
 {
-    struct zkl_checks *checks = NULL;
-    for (void *item = item_after(heartbeat, NULL); item != NULL; item = item_after(heartbeat, item)) {
-        const zkl_item facts = heartbeat->items->describe(item);
-        if (!needs_check(&facts)) {
-            continue;
+    zkl_item *item = TAILQ_FIRST(&heartbeat->turn);
+    return item != NULL && item->taken != heartbeat->round ? item : NULL;
+}
+
+/* Returns the held item whose node was created last, as far as that is known; NULL: none is held. */
+static zkl_item *created_last(const zkl_heartbeat *heartbeat)
+{
+    zkl_item *item, *last = NULL;
+    int64_t czxid = 0;
+    TAILQ_FOREACH(item, &heartbeat->turn, in_turn)
+    {
+        const zkl_item_facts facts = heartbeat->items->describe(item);
+        if (is_held(item->state) && !facts.any_czxid && facts.czxid > czxid) {
+            last = item;
+            czxid = facts.czxid;
         }
-        if (checks != NULL && heartbeat_is_full(checks, facts.path)) {
-            send_checks(heartbeat, checks);
-            checks = NULL;
+    }
+    return last;
+}
+
+static void send_heartbeat(zkl_heartbeat *heartbeat)
+{
+    struct zkl_checks *checks = new_checks(heartbeat, ZKL_MAX_CHECKS + 1);
+    if (checks == NULL) {
+        heartbeat->check_at = heartbeat->wire->now + PAUSE_AFTER; /* no memory: the lease runs on meanwhile */
+        return;
+    }
+    zkl_item *item;
+    while ((item = next_in_turn(heartbeat)) != NULL) {
+        const zkl_item_facts facts = heartbeat->items->describe(item);
+        if (facts.path != NULL && heartbeat_is_full(checks, facts.path)) {
+            break;
         }
-        if (checks == NULL && (checks = new_checks(heartbeat, CHECKS_AT_ONCE)) == NULL) {
-            heartbeat->check_at = heartbeat->wire->now + PAUSE_AFTER; /* no memory: the lease runs on meanwhile */
-            return;
+        item->taken = heartbeat->round;
+        TAILQ_REMOVE(&heartbeat->turn, item, in_turn);
+        TAILQ_INSERT_TAIL(&heartbeat->turn, item, in_turn);
+        if (facts.path != NULL) {
+            add_check(checks, item, &facts);
         }
+    }
+    bool some_left = next_in_turn(heartbeat) != NULL && !ZKL_BROKEN(ZKL_BREAK_NEWEST);
+    item = some_left ? created_last(heartbeat) : NULL;
+    if (item != NULL && item->taken != heartbeat->round) {
+        const zkl_item_facts facts = heartbeat->items->describe(item);
+        item->taken = heartbeat->round;
         add_check(checks, item, &facts);
     }
-    if (checks != NULL) {
+    if (checks->count > 0) {
         send_checks(heartbeat, checks);
+    } else {
+        free_heartbeat(checks);
     }
 }
 
@@ -396,11 +529,12 @@ static void send_last(zkl_heartbeat *heartbeat)
 
 void zkl_heartbeat_begin(zkl_heartbeat *heartbeat)
 {
+    heartbeat->round++;
     bool only_aliveness = zkl_lease_lacks_heartbeat_only(&heartbeat->wire->lease, heartbeat->wire->now);
     zkl_heartbeat_rest(heartbeat);
     heartbeat->round_began = heartbeat->wire->now;
     if (only_aliveness) {
-        send_all_checks(heartbeat); /* an entry waits for its grant: the shortest way */
+        send_heartbeat(heartbeat); /* an entry waits for its grant: the shortest way */
     } else {
         send_pulse(heartbeat, false);
     }
@@ -420,7 +554,7 @@ static void on_pulsed(void *owner, int rc, const zkl_reply *reply)
         heartbeat->round_over = rc == ZOK;
         return;
     }
-    send_all_checks(heartbeat);
+    send_heartbeat(heartbeat);
     if (heartbeat->checks_flying == 0) {
         send_last(heartbeat);
     }
@@ -459,8 +593,8 @@ static void on_checked(void *owner, int rc, const zkl_reply *reply)
     if (rc == ZNONODE) {
         for (int32_t i = 0; i < checks->count; i++) {
             const struct zkl_check *check = &checks->items[i];
-            const zkl_item facts = heartbeat->items->describe(check->item);
-            if (checks->results[i].err == ZNONODE && check->generation == facts.generation && needs_check(&facts)) {
+            bool same = check->generation == heartbeat->items->describe(check->item).generation;
+            if (checks->results[i].err == ZNONODE && same && check->item->state >= ZKL_ITEM_PRESENT) {
                 heartbeat->items->deleted(check->item);
             }
         }
@@ -472,31 +606,83 @@ static void on_checked(void *owner, int rc, const zkl_reply *reply)
 }
 
 /* Returns whether the node is our own. */
-static bool is_own(const zkl_heartbeat *heartbeat, const zkl_item *facts, const struct Stat *stat)
+static bool is_own(const zkl_heartbeat *heartbeat, const zkl_item_facts *facts, const struct Stat *stat)
 {
     return stat->ephemeralOwner == heartbeat->wire->session_id && (facts->any_czxid || stat->czxid == facts->czxid);
+}
+
+/* Handles the reply to a read of a node that is held. Returns whether it has shown the item's own node. */
+static bool evaluate_read(struct zkl_checks *checks, zkl_item *item, uint32_t generation, int rc,
+                          const zkl_reply *reply)
+{
+    zkl_heartbeat *heartbeat = checks->heartbeat;
+    checks->flying--;
+    heartbeat->verifications_flying--;
+    if (rc != ZNONODE && rc != ZOK) {
+        checks->failed = true;
+        note_unproven(heartbeat, rc);
+        return false;
+    }
+    /* Without the node that is lost the heartbeat proves as much as before. */
+    const zkl_item_facts facts = heartbeat->items->describe(item);
+    if (!needs_proof(item, &facts, generation)) {
+        return false;
+    }
+    if (rc == ZNONODE) {
+        heartbeat->items->deleted(item);
+        return false;
+    }
+    if (!is_own(heartbeat, &facts, reply->stat)) {
+        heartbeat->items->replaced(item);
+        return false;
+    }
+    return true;
 }
 
 /* Handles the reply to the verification of the node whose index is the request's tag. */
 static void on_verified(void *owner, int rc, const zkl_reply *reply)
 {
     struct zkl_checks *checks = owner;
-    zkl_heartbeat *heartbeat = checks->heartbeat;
     const struct zkl_check *check = &checks->items[reply->tag];
-    checks->flying--;
-    heartbeat->verifications_flying--;
-    if (rc == ZNONODE || rc == ZOK) {
-        /* Without the node that is lost the heartbeat proves as much as before. */
-        const zkl_item facts = heartbeat->items->describe(check->item);
-        bool matters = needs_verification(check, &facts);
-        if (matters && rc == ZNONODE) {
-            heartbeat->items->deleted(check->item);
-        } else if (matters && !is_own(heartbeat, &facts, reply->stat)) {
-            heartbeat->items->replaced(check->item);
-        }
-    } else {
-        checks->failed = true;
-        note_unproven(heartbeat, rc);
+    evaluate_read(checks, check->item, check->generation, rc, reply);
+    zkl_heartbeat_verify_next(checks->heartbeat);
+}
+
+/* Handles the reply to the read that arms a guard. The heartbeat that has asked for it still waits for it. */
+static void on_guarded(void *owner, int rc, const zkl_reply *reply)
+{
+    zkl_item *item = owner;
+    zkl_heartbeat *heartbeat = item->heartbeat;
+    bool own = evaluate_read(heartbeat->checks, item, reply->generation, rc, reply);
+    if (own && item->guard == ZKL_GUARD_ASKED && reply->connection == heartbeat->wire->connection) {
+        item->guard = ZKL_GUARD_ARMED;
+    } else if (is_held(item->state) && item->guard == ZKL_GUARD_ASKED) {
+        loosen(heartbeat, item);
+    }
+    heartbeat->items->release(item);
+    zkl_heartbeat_verify_next(heartbeat);
+}
+
+/*
+ * Handles the event of a guard. A node whose data have changed may be deleted in the next moment: it is read again, by the heartbeat
+ * that is under way or by the next one.
+ */
+static void on_guard_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    (void)handle;
+    (void)state;
+    zkl_heartbeat *heartbeat = context;
+    if (type == ZOO_SESSION_EVENT) {
+        return;
+    }
+    heartbeat->wire->stats.notifications++;
+    zkl_item *item = heartbeat->items->of_node(heartbeat->items_owner, path);
+    if (item == NULL || item->guard != ZKL_GUARD_ARMED) {
+        return; /* it is held no more */
+    }
+    loosen(heartbeat, item);
+    if (type == ZOO_DELETED_EVENT) {
+        heartbeat->items->deleted(item);
     }
     zkl_heartbeat_verify_next(heartbeat);
 }

@@ -6,44 +6,74 @@
 
 #include "wire.h"
 
-/* The state of an item, as heartbeats see it. */
+/*
+ * The most nodes that one heartbeat checks, in turn. A client that holds more of them guards those it holds: see heartbeat.c.
+ */
+#define ZKL_USUAL_CHECKS 256
+#ifdef ZKL_BREAKABLE
+#define ZKL_MAX_CHECKS zkl_most_checks
+/* The value of ZKL_MAX_CHECKS, so that the simulation can reach it. */
+extern int32_t zkl_most_checks;
+#else
+#define ZKL_MAX_CHECKS ZKL_USUAL_CHECKS
+#endif
+
+/* The state of an item, as heartbeats see it. In this order. */
 typedef enum {
-    ZKL_ITEM_NONE,    /* It has no node, or its node does not matter any more. */
+    ZKL_ITEM_NONE,    /* It has no node. */
     ZKL_ITEM_PENDING, /* Its node may be being created. */
-    ZKL_ITEM_PRESENT, /* It has a node, which heartbeats check. */
-    ZKL_ITEM_HELD     /* A grant depends on its node, or will: each heartbeat verifies that the node is still ours. */
+    ZKL_ITEM_LEAVING, /* It has a node, which does not matter any more. */
+    ZKL_ITEM_PRESENT, /* It has a node, which heartbeats check in turn. */
+    ZKL_ITEM_READY,   /* The same, and a grant waits for a lease: each heartbeat proves that the node is still ours. */
+    ZKL_ITEM_HELD     /* A grant depends on its node: likewise. */
 } zkl_item_state;
+
+/* Whether the present connection has a watch on the node of an item, which would tell that the node was deleted. */
+typedef enum {
+    ZKL_GUARD_NONE,  /* no: if the item is READY or HELD, it is in heartbeat->loose */
+    ZKL_GUARD_ASKED, /* set when the read that arms it is sent */
+    ZKL_GUARD_ARMED  /* set by that read's answer, which has shown that the node is ours */
+} zkl_guard;
+
+/* What heartbeats check. Part of a larger object. */
+typedef struct zkl_item {
+    TAILQ_ENTRY(zkl_item) in_turn;
+    TAILQ_ENTRY(zkl_item) in_loose;
+    struct zkl_heartbeat *heartbeat; /* set by zkl_heartbeat_enter */
+    zkl_item_state state : 8;
+    zkl_guard guard : 8;
+    uint32_t since; /* the number of the round after which it became READY or HELD */
+    uint32_t taken; /* the number of the round that checked it last */
+} zkl_item;
+
+TAILQ_HEAD(zkl_item_list, zkl_item);
 
 /* The description of an item for heartbeats. Valid until the item changes. */
 typedef struct {
-    zkl_item_state state;
     uint32_t generation; /* grows when replies to earlier requests must not count any more */
-    bool needs_lease;    /* it waits for a lease */
     bool any_czxid;      /* its own node is known by the session alone: no other client has it */
     const char *path;    /* NULL: it has no node */
     int64_t czxid;       /* its node's */
-} zkl_item;
+} zkl_item_facts;
 
-/* The items that heartbeats check, and what is done with them. */
+/* What heartbeats ask of items, and tell them. */
 typedef struct {
-    /* Returns the owner's item behind `item`, the first one if that is NULL; NULL: there is none. */
-    void *(*next)(const void *owner, void *item);
-    zkl_item (*describe)(const void *item);
+    zkl_item_facts (*describe)(const zkl_item *item);
+    /* Returns the owner's item that has the node with this full path; NULL: none has it. */
+    zkl_item *(*of_node)(const void *owner, const char *path);
     /* A heartbeat points to the item, or does not any more: until then its memory stays. */
-    void (*keep)(void *item);
-    void (*release)(void *item);
+    void (*keep)(zkl_item *item);
+    void (*release)(zkl_item *item);
     /* Its node was deleted externally. */
-    void (*deleted)(void *item);
+    void (*deleted)(zkl_item *item);
     /* Another node has the name of its own, which must therefore be gone. */
-    void (*replaced)(void *item);
+    void (*replaced)(zkl_item *item);
 } zkl_heartbeat_items;
 
-TAILQ_HEAD(zkl_checks_list, zkl_checks);
-
-typedef struct {
+typedef struct zkl_heartbeat {
     zkl_wire *wire;
     const zkl_heartbeat_items *items;
-    void *items_owner;
+    const void *items_owner;
     /* A quorum write has been acknowledged that was sent at this instant: what zkl_lease_prove has to be told. */
     void (*proved)(void *owner, int64_t sent_at);
     void *proved_owner;
@@ -51,14 +81,20 @@ typedef struct {
     int64_t round_began; /* Start of the latest round of requests. */
     bool round_over;     /* a round has ended, and its end is not dated yet; the next round may have begun meanwhile */
     bool no_witness;     /* "/" may not be read, or does not exist. */
-    /* What is lost with the session; see zkl_heartbeat_count. */
-    int32_t nodes;                 /* Items that have a node on the server, as far as known. */
-    int32_t program_watches;       /* Watches of the program. */
-    bool own_ephemerals;           /* The program may have ephemeral nodes in this session. */
-    struct zkl_checks_list checks; /* heartbeats that wait for an answer or for verifications */
+    struct zkl_item_list turn;  /* Items whose nodes matter, the first to be checked at the head. */
+    struct zkl_item_list loose; /* Those of them that are READY or HELD and not guarded, the latest at the tail. */
+    /* What is lost with the session. */
+    int32_t pending; /* PENDING items */
+    int32_t nodes;   /* Items that have a node on the server, as far as known: LEAVING and the states behind it. */
+    int32_t ready;   /* READY items */
+    int32_t held;    /* READY and HELD items */
+    int32_t program_watches;   /* Watches of the program. */
+    bool own_ephemerals;       /* The program may have ephemeral nodes in this session. */
+    uint32_t round;            /* The number of the latest round. */
+    struct zkl_checks *checks; /* The heartbeat that waits for its answer or for verifications; NULL: none does. */
     /* Number of these heartbeats, of a round's other requests in flight, and of the session's probes, which count here. */
     int32_t checks_flying;
-    int32_t verifications_flying; /* verifications of held nodes in flight, which follow heartbeats */
+    int32_t verifications_flying; /* reads of held nodes in flight, which follow the heartbeat */
     zoo_op_t witness;             /* the operation of the last request of a round, in flight */
     zoo_op_result_t witness_result;
 } zkl_heartbeat;
@@ -66,15 +102,19 @@ typedef struct {
 /* `proved` is called with `owner`. */
 void zkl_heartbeat_init(zkl_heartbeat *heartbeat, zkl_wire *wire, void (*proved)(void *owner, int64_t sent_at),
                         void *owner);
-/* Names the items that heartbeats check. Their owner is passed to `next`. To be called once, before the first turn. */
-void zkl_heartbeat_use_items(zkl_heartbeat *heartbeat, const zkl_heartbeat_items *items, void *owner);
-/* Something has appeared that is lost with the session, or has gone: so many nodes of items, and watches of the program. */
-void zkl_heartbeat_count(zkl_heartbeat *heartbeat, int32_t nodes, int32_t program_watches);
+/* Names the items that heartbeats check. Their owner is passed to `of_node`. To be called once, before the first turn. */
+void zkl_heartbeat_use_items(zkl_heartbeat *heartbeat, const zkl_heartbeat_items *items, const void *owner);
+/* The item enters another state. In zeroed memory it is NONE. */
+void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_state state);
+/* So many more watches of the program have appeared, or fewer. */
+void zkl_heartbeat_count(zkl_heartbeat *heartbeat, int32_t program_watches);
 /* The program may have made an ephemeral node. */
 void zkl_heartbeat_note_ephemeral(zkl_heartbeat *heartbeat);
 
 /* A connection is established. `fresh`: with a new session. */
 void zkl_heartbeat_connected(zkl_heartbeat *heartbeat, bool fresh);
+/* A connection is lost, or may be: what it guarded is guarded no more. */
+void zkl_heartbeat_disconnected(zkl_heartbeat *heartbeat);
 /* The session is over. */
 void zkl_heartbeat_end(zkl_heartbeat *heartbeat);
 /* An item needs a lease for its grant. The next heartbeat is due at once. */
@@ -89,7 +129,7 @@ void zkl_heartbeat_date_round(zkl_heartbeat *heartbeat);
 int64_t zkl_heartbeat_at(const zkl_heartbeat *heartbeat);
 /* Begins a round of heartbeats. */
 void zkl_heartbeat_begin(zkl_heartbeat *heartbeat);
-/* Sends the verifications of nodes that are due, and evaluates the heartbeats whose answers are complete. */
+/* Sends the verifications of nodes that are due, and evaluates the heartbeat once its answers are complete. */
 void zkl_heartbeat_verify_next(zkl_heartbeat *heartbeat);
 
 /* Returns whether a new session should be opened before an item gets its node: the present one may be about to end. */

@@ -272,6 +272,11 @@ int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool 
     return end_request(request, zoo_aremove_all_watches(wire->handle, path, type, 0, completion, request));
 }
 
+void zkl_forget_watch(const zkl_wire *wire, const char *path, watcher_fn watcher, void *context)
+{
+    (void)zoo_aremove_watches(wire->handle, path, ZWATCHTYPE_DATA, watcher, context, 1, NULL, NULL);
+}
+
 /* --- the end of a handle ------------------------------------------------------------------------------------------- */
 
 static void free_list(struct zkl_request_list *list)

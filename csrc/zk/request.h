@@ -89,6 +89,8 @@ int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path);
 int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results);
 /* Removes all watches of this session on a node, or on its children. */
 int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children);
+/* Makes the C client forget a watcher of a node, without a request: there is no connection. */
+void zkl_forget_watch(const zkl_wire *wire, const char *path, watcher_fn watcher, void *context);
 /* Begins with no request. */
 void zkl_requests_init(zkl_wire *wire);
 /* Frees the contexts that the C client can no longer complete. To be called after zookeeper_close. */

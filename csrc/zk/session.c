@@ -372,6 +372,7 @@ static void on_disconnected(zkl_session *session)
         session->wire.disconnect = ZKL_DISCONNECT_NONE; /* the next connection arms all watches again */
     }
     session->lost_at = session->wire.now;
+    zkl_heartbeat_disconnected(&session->heartbeat);
     ZKL_TELL(session, lost, each->owner);
     show_state(session, probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
                "the connection to '%s' is lost", session->wire.hosts);

@@ -185,13 +185,21 @@ static bool arm_watch(zkl_watch *watch)
     return sent;
 }
 
+static bool is_guarded(const zkl_watches *watches, const char *path, bool children)
+{
+    return !children && watches->ops->guarded(watches->ops_owner, path);
+}
+
 /*
  * Removes an armed watch that is not needed any more: now, or when requests may go out again (zkl_watches_resume). The
- * removal would take other watches on the node too. If there is one (zkl_other_watches), both are removed with that one.
+ * removal would take other watches on the node too. If there is one (zkl_other_watches), both are removed with that one. A guard stays
+ * until the node is deleted.
  */
 static void disarm_watch(zkl_watch *watch)
 {
-    if (watch->watches->others->wanted(watch->watches->others_owner, watch->node, watch->children)) {
+    const zkl_watches *watches = watch->watches;
+    if (watches->others->wanted(watches->others_owner, watch->node, watch->children) ||
+        is_guarded(watches, watch->node, watch->children)) {
         set_unwanted(watch, false);
         return;
     }
@@ -608,7 +616,7 @@ void zkl_watches_closed(zkl_watches *watches)
 bool zkl_watch_wanted(const zkl_watches *watches, const char *path, bool children)
 {
     const zkl_watch *watch = find_watch(watches, path, children);
-    return watch != NULL && watch_is_wanted(watch);
+    return (watch != NULL && watch_is_wanted(watch)) || is_guarded(watches, path, children);
 }
 
 void zkl_watch_forgotten(zkl_watches *watches, const char *path, bool children)

@@ -64,6 +64,8 @@ typedef struct {
     void (*deleted)(zkl_watcher *owner);
     /* Returns the owner of the node with this full path; NULL: it has none, or the owner has requested the deletion. */
     zkl_watcher *(*owner_of)(const void *owner, const char *path);
+    /* Returns whether heartbeats have a watch on this node, which a removal would take, too. */
+    bool (*guarded)(const void *owner, const char *path);
 } zkl_watch_ops;
 
 /* Other watches of this session on the same nodes: the server removes all at once. */
@@ -132,7 +134,7 @@ const char *zkl_watch_node_of(const zkl_watcher *watcher);
 void zkl_watches_resume(zkl_watches *watches);
 /* The handle is closed: no watcher is called any more. */
 void zkl_watches_closed(zkl_watches *watches);
-/* Returns whether a watcher waits for a watch on the node with this full path, or on its children. */
+/* Returns whether a watcher, or a guard, needs a watch on the node with this full path, or on its children. */
 bool zkl_watch_wanted(const zkl_watches *watches, const char *path, bool children);
 /* All watches of that kind on a node were removed, and with them one that no watcher needs any more. */
 void zkl_watch_forgotten(zkl_watches *watches, const char *path, bool children);

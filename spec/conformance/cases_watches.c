@@ -201,6 +201,26 @@ static void before_the_read(void)
     }
 }
 
+static void before_the_write(void)
+{
+    open_two();
+    make("/own");
+    for (int i = 0; i < 5; i++) {
+        make("/d");
+        CHECK_NUMBER(RESULT(ask_get(0, "/d", &a)), ZOK);
+        told(0);
+        world_hold_replies(0, true);
+        drop("/d");
+        zoo_op_t op;
+        zoo_op_result_t result;
+        zoo_check_op_init(&op, "/own", -1);
+        answer *checked = ask_multi(0, 1, &op, &result);
+        world_hold_replies(0, false);
+        CHECK_NUMBER(RESULT(checked), ZOK);
+        CHECK_STORY(0, "a:deleted multi=0");
+    }
+}
+
 static void rearm(const answer *got)
 {
     tell(got->client, "armed");
@@ -463,6 +483,32 @@ static void removed_locally(void)
     CHECK_STORY(0, "b:child");
 }
 
+static void one_removed_locally(void)
+{
+    open_two();
+    make("/d");
+    CHECK_NUMBER(RESULT(ask_get(0, "/d", &a)), ZOK);
+    answer *other = new_answer(0, "get");
+    CHECK_NUMBER(zoo_awget(handles[0], "/d", on_watch_too, &b, on_data, other), ZOK);
+    CHECK_NUMBER(RESULT(other), ZOK);
+    told(0);
+    CHECK_NUMBER(zoo_aremove_watches(handles[0], "/d", ZWATCHTYPE_DATA, on_watch_too, &b, 1, NULL, NULL), ZOK);
+    change("/d");
+    settle();
+    CHECK_STORY(0, "a:changed");
+    other = new_answer(0, "get");
+    CHECK_NUMBER(zoo_awget(handles[0], "/d", on_watch_too, &b, on_data, other), ZOK);
+    CHECK_NUMBER(RESULT(other), ZOK);
+    CHECK_NUMBER(zoo_aremove_watches(handles[0], "/d", ZWATCHTYPE_DATA, on_watch_too, &b, 1, NULL, NULL), ZOK);
+    told(0);
+    world_cut(0); /* the next connection does not arm it */
+    CHECK_NUMBER(RESULT(ask_exists(0, "/d", NULL)), ZOK);
+    told(0);
+    change("/d");
+    settle();
+    CHECK_STORY(0, "");
+}
+
 static char last_path[64];
 static int last_state;
 
@@ -537,6 +583,7 @@ const conformance_case watch_cases[] = {
      end_of_directory},
     {"events of a client's own write arrive before its reply", own_writes},
     {"an event arrives before the reply of a read that shows the change", before_the_read},
+    {"an event arrives before the reply of the client's own later write", before_the_write},
     {"a watcher can arm itself again while it is called", armed_inside},
     {"the handle's own watcher can watch, and is called once for a session event", default_watcher},
     {"after a reconnect a data watch fires if the node has changed meanwhile, or stays", missed_data},
@@ -548,6 +595,7 @@ const conformance_case watch_cases[] = {
     {"watches are removed by type, and ZNOWATCHER means that there is none", removed},
     {"a reconnect does not arm a removed watch again", removed_and_reconnected},
     {"a watch can be removed in the client alone", removed_locally},
+    {"one of several watchers can be removed in the client alone", one_removed_locally},
     {"events have paths without the chroot", chroot_events},
     {"a read that an ACL forbids arms no watch", forbidden_watch},
     {NULL, NULL}};

@@ -191,6 +191,7 @@ static void begin_world(const world *is, const bounds *within, bool trace)
     zkl_most_in_flight = 1000;
     zkl_most_grants = INT32_C(1) << 30;
     zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
+    zkl_most_checks = ZKL_USUAL_CHECKS;
     snprintf(run.paths[0], sizeof(run.paths[0]), "/l");
     while (sim_leader() < 0)
         sim_run_until(sim_next_event(event_counts));

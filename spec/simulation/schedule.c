@@ -356,6 +356,9 @@ static void choose(uint64_t seed)
     zkl_most_in_flight = sim_chance(1, 8) ? 1 + (int32_t)sim_below(8) : 1000;
     run.few_watches = sim_chance(1, 10);
     zkl_most_watched_bytes = run.few_watches ? (1 + sim_below(4)) * BYTES_OF_A_WATCH : ZKL_USUAL_WATCHED_BYTES;
+    /* Not by chance of the run, which would change all that follows: by the seed. */
+    uint64_t bits = (seed + 1) * UINT64_C(0xd6e8feb86659fd93) >> 32;
+    zkl_most_checks = bits % 4 == 0 || few_checks ? 1 + (int32_t)(bits >> 8 & 1) : ZKL_USUAL_CHECKS;
     choose_paths();
     if (one_lock) {
         run.path_count = 1;

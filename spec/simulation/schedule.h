@@ -337,7 +337,8 @@ typedef struct {
     uint32_t fault_mask;
     const char *name;
     bool one_lock; /* and in worlds where three servers have only one lock */
-    uint64_t seed; /* The first schedule to try. This one noticed the rule; schedules that do are rare. */
+    /* The first schedule to try. This one noticed the rule; schedules that do are rare. 0: none is known that does; scenes.c has one. */
+    uint64_t seed;
 } broken_rule;
 extern const broken_rule broken_rules[];
 /* Breaks this rule and no other. NULL: breaks none. */
@@ -348,6 +349,7 @@ extern uint32_t forced_faults;
 extern bool untraced;
 /* All runs from now on have three servers and one lock. */
 extern bool one_lock;
+extern bool few_checks; /* heartbeats check one node or two in every world */
 
 /* schedule.c. Runs one seed. Returns true if every check held. */
 bool run_schedule(uint64_t seed, bool trace);

@@ -782,7 +782,7 @@ static int process_reply(zhandle_t *zh, const sim_reply *reply)
                     entry->watcher_context);
     }
     if (entry->disarms != 0 && reply->err == ZOK)
-        sim_disarm(zh, entry->path, entry->disarms);
+        sim_disarm(zh, entry->path, entry->disarms, NULL, NULL);
     push(&zh->ready, entry);
     return ZOK;
 }

@@ -153,7 +153,7 @@ sim_watcher *sim_session_watchers(const zhandle_t *zh);
 /* Removes and returns the watchers that an event fires, each (function, context) once. */
 sim_watcher *sim_take_watchers(zhandle_t *zh, int type, int path);
 /* Removes the watchers of that type on a path. */
-void sim_disarm(zhandle_t *zh, int path, ZooWatcherType type);
+void sim_disarm(zhandle_t *zh, int path, ZooWatcherType type, watcher_fn call, const void *context);
 /* Returns the paths in one table, each once. `*count` must be 0. The memory is freed by sim_end. */
 int *sim_watched_paths(const zhandle_t *zh, int kind, int *count);
 void sim_free_watchers(sim_watcher *list);

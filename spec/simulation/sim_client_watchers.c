@@ -83,13 +83,14 @@ sim_watcher *sim_take_watchers(zhandle_t *zh, int type, int path)
     return taken;
 }
 
-void sim_disarm(zhandle_t *zh, int path, ZooWatcherType type)
+void sim_disarm(zhandle_t *zh, int path, ZooWatcherType type, watcher_fn call, const void *context)
 {
     sim_watcher **place = &zh->watchers;
     while (*place != NULL) {
         sim_watcher *each = *place;
         bool meant = type == ZWATCHTYPE_ANY || (type == ZWATCHTYPE_CHILD) == (each->kind == SIM_WATCH_CHILDREN);
-        if (each->path != path || !meant) {
+        bool other = call != NULL && (each->call != call || each->context != context);
+        if (each->path != path || !meant || other) {
             place = &each->next;
             continue;
         }

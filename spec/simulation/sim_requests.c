@@ -145,6 +145,18 @@ int zoo_async(zhandle_t *zh, const char *path, string_completion_t done, const v
     return simple(zh, SIM_SYNC, path, NULL, &model);
 }
 
+/* At the client only: the request that the real library would send otherwise is not simulated. */
+int zoo_aremove_watches(zhandle_t *zh, const char *path, ZooWatcherType type, watcher_fn watcher, void *context,
+                        int local, void_completion_t *done, const void *data)
+{
+    (void)done, (void)data;
+    int number = sim_server_path(zh, path, 0);
+    if (number < 0 || !local)
+        return ZBADARGUMENTS;
+    sim_disarm(zh, number, type, watcher, context);
+    return ZOK;
+}
+
 /*
  * `done` is the function itself, cast to a pointer: the real library uses it so (C:4838). Without a watcher function
  * the real library does not check its own tables for anything to remove (HT:364): the server answers ZNOWATCHER.
@@ -156,7 +168,7 @@ int zoo_aremove_all_watches(zhandle_t *zh, const char *path, ZooWatcherType type
     if (number < 0)
         return ZBADARGUMENTS;
     if (local) {
-        sim_disarm(zh, number, type);
+        sim_disarm(zh, number, type, NULL, NULL);
         return ZOK;
     }
     int rc = sim_check_request(zh, number);

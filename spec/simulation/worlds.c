@@ -395,6 +395,9 @@ const rule_fit rule_fits[] = {
     {"gate", "last", NULL},
     {"opened", "last", NULL},
     {"unchecked", "counted", NULL},
+    {"guard", NULL, "the same as of impostors, and a client that holds more nodes than a heartbeat checks"},
+    {"guards", NULL, "the same"},
+    {"newest", NULL, "the same, and data that are restored"},
     {"race", NULL, "clients that connect by themselves, which those of small worlds leave to the C client"},
     {NULL, NULL, NULL},
 };

@@ -5,7 +5,7 @@ local targets = require "targets"
 
 local CASES = {
     "requests", "kinds", "latency", "contention", "crowd", "many", "sharing", "nginx", "worker", "long", "storm", "setups", "tls",
-    "idle", "command", "memory", "instructions"
+    "idle", "held", "command", "memory", "instructions"
 }
 
 --- Cases that are worth repeating against servers other than one that does not write to the disk.

@@ -371,9 +371,10 @@ static bool needs_verification(const struct zkl_checks *checks, int32_t index, c
 static zkl_item *next_loose(const struct zkl_checks *checks)
 {
     const zkl_heartbeat *heartbeat = checks->heartbeat;
-    zkl_item *item = checks->guards && !ZKL_BROKEN(ZKL_BREAK_IMPOSTOR) && !ZKL_BROKEN(ZKL_BREAK_GUARD)
-                         ? TAILQ_FIRST(&heartbeat->loose)
-                         : NULL;
+    if (!checks->guards || ZKL_BROKEN(ZKL_BREAK_GUARD)) {
+        return NULL;
+    }
+    zkl_item *item = ZKL_BROKEN(ZKL_BREAK_IMPOSTOR) ? NULL : TAILQ_FIRST(&heartbeat->loose);
     return item != NULL && item->since != heartbeat->round ? item : NULL;
 }
 

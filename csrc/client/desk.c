@@ -54,11 +54,7 @@ int zkl_client_fd(const zkl_client *client)
 
 bool zkl_client_has_notifications(zkl_client *client)
 {
-    zkl_desk *desk = zkl_desk_of(client);
-    pthread_mutex_lock(&desk->mutex);
-    bool any = zkl_notifications_any(&desk->notifications) || !TAILQ_EMPTY(&desk->notified);
-    pthread_mutex_unlock(&desk->mutex);
-    return any;
+    return zkl_notifications_any(&zkl_desk_of(client)->notifications);
 }
 
 bool zkl_client_listen(zkl_client *client, char *path, size_t size)

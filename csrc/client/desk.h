@@ -26,13 +26,14 @@ struct zkl_desk {
     void (*free)(zkl_desk *desk); /* constant: frees the client */
 
     /* Handles, each with a reference */
-    struct zkl_handle_list notified; /* mutex: their owners are to look at them */
-    struct zkl_handle_list todo;     /* mutex: requests of callers */
+    struct zkl_handle_list notified; /* mutex: their owners are to look at them; a notification is due or given */
+    struct zkl_handle_list todo;     /* mutex: requests of callers; `asked` */
     struct zkl_handle_list all;      /* engine_mutex: BEGUN to DYING */
     struct zkl_handle_list flushes;  /* engine_mutex: those of `all` that wait until no clean-up is in flight */
     struct zkl_handle_list dying;    /* engine_mutex: those of `all` that are DYING */
     struct zkl_handle_list limited;  /* engine_mutex: those of `all` that have a deadline, the earliest first */
     uint64_t last_id;                /* mutex */
+    _Atomic bool asked;   /* whether `todo` has one; written under the mutex, read by any thread */
     _Atomic int32_t open; /* any thread: acquisitions that the engine has and that their owners have not ended */
     /*
      * engine_mutex. The handle that gets no notification, because its owner is the caller that runs the engine and will look at it.

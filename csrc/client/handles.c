@@ -5,6 +5,7 @@ void zkl_handles_ask(zkl_handle *handle, unsigned todo)
 {
     if (handle->todo == 0) {
         TAILQ_INSERT_TAIL(&handle->desk->todo, handle, in_todo);
+        atomic_store(&handle->desk->asked, true);
         atomic_fetch_add(&handle->references, 1);
     }
     handle->todo = (uint8_t)(handle->todo | todo);
@@ -55,16 +56,15 @@ void zkl_handles_expire(zkl_desk *desk)
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 
-/* desk->mutex held. Takes the next handle with a request from the list, with the list's reference. NULL: there is none. */
+/* engine_mutex and desk->mutex held, a handle has a request. Takes the next one from the list, with the list's reference. */
 static zkl_handle *take_asked(zkl_desk *desk, unsigned *todo, int64_t *deadline)
 {
     zkl_handle *handle = TAILQ_FIRST(&desk->todo);
-    if (handle != NULL) {
-        TAILQ_REMOVE(&desk->todo, handle, in_todo);
-        *todo = handle->todo;
-        *deadline = handle->wanted_deadline;
-        handle->todo = 0;
-    }
+    TAILQ_REMOVE(&desk->todo, handle, in_todo);
+    atomic_store(&desk->asked, !TAILQ_EMPTY(&desk->todo));
+    *todo = handle->todo;
+    *deadline = handle->wanted_deadline;
+    handle->todo = 0;
     return handle;
 }
 
@@ -77,11 +77,11 @@ static void begin_handle(zkl_handle *handle)
 
 void zkl_handles_run(zkl_desk *desk)
 {
-    zkl_handle *handle;
-    unsigned todo;
-    int64_t deadline;
-    pthread_mutex_lock(&desk->mutex);
-    while ((handle = take_asked(desk, &todo, &deadline)) != NULL) {
+    while (atomic_load(&desk->asked)) {
+        unsigned todo;
+        int64_t deadline;
+        pthread_mutex_lock(&desk->mutex);
+        zkl_handle *handle = take_asked(desk, &todo, &deadline);
         pthread_mutex_unlock(&desk->mutex);
         if ((todo & TODO_START) != 0) {
             begin_handle(handle);
@@ -92,9 +92,7 @@ void zkl_handles_run(zkl_desk *desk)
         }
         zkl_handle_drop(handle); /* the list's reference */
         zkl_handles_reap(desk);
-        pthread_mutex_lock(&desk->mutex);
     }
-    pthread_mutex_unlock(&desk->mutex);
 }
 
 void zkl_handles_let_go(zkl_handle *handle)
@@ -141,7 +139,8 @@ void zkl_handles_abandon(zkl_desk *desk)
     pthread_mutex_lock(&desk->mutex);
     zkl_life_enter(&desk->life, ZKL_LIFE_ENDED);
     atomic_store(&desk->open, 0); /* they get no notifications any more */
-    while ((handle = take_asked(desk, &todo, &deadline)) != NULL) {
+    while (atomic_load(&desk->asked)) {
+        handle = take_asked(desk, &todo, &deadline);
         if ((todo & TODO_START) != 0) {
             zkl_handle_refuse(handle, ZKL_CLOSED, "the client is closed");
         }

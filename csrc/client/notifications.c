@@ -37,11 +37,6 @@ bool zkl_notifications_read(zkl_notifications *notifications)
     return changed;
 }
 
-bool zkl_notifications_any(const zkl_notifications *notifications)
-{
-    return notifications->signal != ZKL_SIGNAL_NONE;
-}
-
 bool zkl_notifications_claim_byte(zkl_notifications *notifications)
 {
     bool due = notifications->signal == ZKL_SIGNAL_DUE;

@@ -2,6 +2,7 @@
 #ifndef ZKLOCK_CLIENT_NOTIFICATIONS_H
 #define ZKLOCK_CLIENT_NOTIFICATIONS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "notify_socket.h"
@@ -18,8 +19,8 @@ typedef struct {
     zkl_pipe
         pipe; /* constant until the client is freed: the I/O thread writes, callers read. zkl_client_fd is its end. */
     zkl_notify_socket socket;
-    zkl_signal signal; /* desk.mutex */
-    bool changed;      /* desk.mutex: new state or log lines that zkl_client_next has not reported */
+    _Atomic zkl_signal signal; /* written under desk.mutex, read by any thread */
+    bool changed;              /* desk.mutex: new state or log lines that zkl_client_next has not reported */
 } zkl_notifications;
 
 /* Returns false if the system refuses a pipe; errno then says why. */
@@ -37,13 +38,16 @@ void zkl_notifications_changed(zkl_notifications *notifications);
  * called.
  */
 bool zkl_notifications_read(zkl_notifications *notifications);
-/* Whether there is something that the owner has not asked for. */
-bool zkl_notifications_any(const zkl_notifications *notifications);
 /* Whether a byte is due; it then counts as given: the caller must call zkl_notifications_ring after it has unlocked the mutex. */
 bool zkl_notifications_claim_byte(zkl_notifications *notifications);
 /* The last notification: the I/O thread ends. */
 void zkl_notifications_end(zkl_notifications *notifications);
 
+/* Any thread, no mutex is needed. Whether there is something that the owner has not asked for. */
+static inline bool zkl_notifications_any(const zkl_notifications *notifications)
+{
+    return atomic_load(&notifications->signal) != ZKL_SIGNAL_NONE;
+}
 /* Any thread, no mutex. Writes the byte. */
 void zkl_notifications_ring(const zkl_notifications *notifications);
 

@@ -185,34 +185,34 @@ static int32_t check_count(lua_State *L, int index)
 }
 
 /*
- * client:acquire(spec, hold, try, optimistic, count, writer, seconds) -> acquisition, whether it is granted already,
- *   whether there are notifications for client:next, acquisition:id() | nil, message, code
+ * core.acquire(client, spec, hold, try, count, writer, seconds) -> true: it is granted | false, whether there are
+ *   notifications for client:next | nil, message, code
  *
- * `count` is the number of a semaphore's permits, or nil. `writer` is the write acquisition whose place in the queue a
- * reader may take (a downgrade), or nil. The acquisition is put into hold.acquisition before anything is sent. So if a signal
+ * `try` is false, true, or "optimistic". `count` is the number of a semaphore's permits, or nil. `writer` is the write acquisition whose place in the queue a
+ * reader may take (a downgrade), or nil. The acquisition is put into hold._acquisition before anything is sent. So if a signal
  * (Ctrl-C) raises a Lua error in between, the caller finds the acquisition there and can give it up. The call may block
  * for up to `seconds` (default 0) until the acquisition is decided; see zkl_client_wait.
  */
-static int client_acquire(lua_State *L)
+int core_acquire(lua_State *L)
 {
     zkl_client *client = live_client(L);
     if (client == NULL) {
         return FORKED;
     }
-    lua_settop(L, 8);
-    int64_t block_for = nanoseconds_of(luaL_optnumber(L, 8, 0));
+    lua_settop(L, 7);
+    int64_t block_for = nanoseconds_of(luaL_optnumber(L, 7, 0));
     const zkl_acquisition_request request = {
         .spec = check_lock_spec(L, 2),
         .try_only = lua_toboolean(L, 4),
-        .optimistic = lua_toboolean(L, 5),
-        .count = check_count(L, 6),
+        .optimistic = lua_type(L, 4) == LUA_TSTRING,
+        .count = check_count(L, 5),
     };
     luaL_checktype(L, 3, LUA_TTABLE);
     int32_t permits = zkl_lock_spec_settings(request.spec)->permits; /* 0 of a latch that is open from the beginning */
-    luaL_argcheck(L, (request.count <= permits || permits == 0) && request.count <= ZKL_MAX_COUNT, 6,
+    luaL_argcheck(L, (request.count <= permits || permits == 0) && request.count <= ZKL_MAX_COUNT, 5,
                   "more than there are");
-    zkl_handle *writer = opt_acquisition(L, 7);
-    luaL_argcheck(L, writer == NULL || zkl_handle_client(writer) == client, 7, "an acquisition of another client");
+    zkl_handle *writer = opt_acquisition(L, 6);
+    luaL_argcheck(L, writer == NULL || zkl_handle_client(writer) == client, 6, "an acquisition of another client");
     zkl_handle **box = push_handle_box(L, ACQUISITION_TYPE);
     lua_pushvalue(L, -1);
     lua_setfield(L, 3, "_acquisition");
@@ -222,10 +222,10 @@ static int client_acquire(lua_State *L)
         lua_setfield(L, 3, "_acquisition");
         return results;
     }
-    lua_pushboolean(L, zkl_handle_held(*box));
-    lua_pushboolean(L, block_for > 0 && zkl_client_has_notifications(client));
-    zkl_push_integer(L, zkl_handle_id(*box));
-    return 4;
+    bool news = block_for > 0 && zkl_client_has_notifications(client);
+    lua_pushboolean(L, !news && zkl_handle_held(*box));
+    lua_pushboolean(L, news);
+    return 2;
 }
 
 /* Returns a question for `begin`: the function that makes its handle. */
@@ -439,7 +439,6 @@ const luaL_Reg client_methods[] = {
     {"next_log", client_next_log},
     {"state", client_state},
     {"busy", client_busy},
-    {"acquire", client_acquire},
     {"timer", client_timer},
     {"flush", client_flush},
     {"stats", client_stats},

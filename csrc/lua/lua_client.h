@@ -8,5 +8,6 @@
 extern const luaL_Reg client_methods[];
 int client_gc(lua_State *L);
 int core_open(lua_State *L);
+int core_acquire(lua_State *L);
 
 #endif

@@ -2,8 +2,8 @@
  * zklock.core: the thin binding under lua/zklock/.
  *
  * Each userdata is a pointer to a refcounted C object. __gc drops the reference and sets the pointer to NULL. All
- * functions return at once, except core.poll and client:wait, which only adapters that may block call, and client:acquire
- * and acquisition:release if the caller says for how long they may block. Arguments are checked here for type only. Values
+ * functions return at once, except core.poll and client:wait, which only adapters that may block call, and core.acquire
+ * and core.release if the caller says for how long they may block. Arguments are checked here for type only. Values
  * that a user may pass are checked in lua/zklock/options.lua, which also words the messages.
  *
  * In the child of a fork every method returns nil, message, "forked" and touches nothing.
@@ -21,6 +21,7 @@
 #include "lock/lock.h"
 #include "lua_alarm.h"
 #include "lua_box.h"
+#include "lua_caller.h"
 #include "lua_client.h"
 #include "lua_handle.h"
 #include "lua_lock_spec.h"
@@ -144,6 +145,8 @@ static int core_features(lua_State *L)
 
 static const luaL_Reg functions[] = {
     {"open", core_open},
+    {"acquire", core_acquire},
+    {"release", core_release},
     {"lock_spec", core_lock_spec},
     {"meter", core_meter},
     {"now", core_now},
@@ -234,6 +237,8 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     fill_type(L, types, METER_TYPE, meter_methods, meter_gc);
     fill_type(L, types, SCOPE_TYPE, scope_methods, scope_gc);
     push_functions(L, types, functions);
+    push_core_caller(L);
+    lua_setfield(L, -2, "caller");
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");
     zkl_push_integer(L, ZKL_SEQUENCE_WARN);

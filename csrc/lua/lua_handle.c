@@ -296,7 +296,7 @@ static int acquisition_revocations(lua_State *L)
 }
 
 /*
- * Removes the acquisition from the tables of the Lua side: see acquisition_release. May run out of memory before it has
+ * Removes the acquisition from the tables of the Lua side: see core_release. May run out of memory before it has
  * changed anything.
  */
 static void unregister(lua_State *L, uint64_t id)
@@ -307,40 +307,36 @@ static void unregister(lua_State *L, uint64_t id)
         lua_rawset(L, 5);
     }
     if (lua_istable(L, 4)) {
-        if (lua_toboolean(L, 3)) {
-            lua_pushliteral(L, "released");
-        } else {
-            lua_pushboolean(L, 1);
-        }
-        lua_setfield(L, 4, "_over");
+        lua_pushstring(L, lua_toboolean(L, 3) ? "released" : "over");
+        lua_setfield(L, 4, "_state");
     }
 }
 
 /*
- * acquisition:release(seconds, if_held, hold, observers) -> whether it is settled and there is nothing to report
+ * core.release(acquisition, seconds, if_held, hold, observers) -> whether it is settled and there is nothing to report
  *   (zkl_handle_released), whether there are notifications for client:next
  *
  * Ends an acquisition in any phase. The call may block for up to `seconds` (default 0) until the acquisition is
  * finished; see zkl_client_wait. If `if_held` is true and the acquisition is not held at this instant, nothing happens,
  * and the result is nil.
  *
- * The field `_over` of `hold` becomes "released" if `if_held` is true, and true otherwise. `hold` may be nil, and so may
+ * The field `_state` of `hold` becomes "released" if `if_held` is true, and "over" otherwise. `hold` may be nil, and so may
  * `observers`, a table from which the acquisition's id is removed. All of that is one step: a debug hook, which may raise
  * an error at any instruction of the VM, finds the lock either held and noted, or neither.
  */
-static int acquisition_release(lua_State *L)
+int core_release(lua_State *L)
 {
     zkl_handle *handle = check_acquisition(L);
-    if (is_forked(handle)) {
-        push_forked(L);
-        return FORKED;
-    }
     int64_t block_for = nanoseconds_of(luaL_optnumber(L, 2, 0));
     if (lua_toboolean(L, 3) && (handle == NULL || !zkl_handle_held(handle))) {
         lua_pushnil(L);
         return 1;
     }
     unregister(L, handle != NULL ? zkl_handle_id(handle) : 0);
+    if (is_forked(handle)) {
+        push_forked(L);
+        return FORKED;
+    }
     if (handle == NULL) {
         lua_pushboolean(L, 1);
         return 1;
@@ -385,7 +381,6 @@ const luaL_Reg acquisition_methods[] = {
     {"token_numbers", acquisition_token_numbers},
     {"node", acquisition_node},
     {"nodes", acquisition_nodes},
-    {"release", acquisition_release},
     {"cancel", handle_cancel},
     {"limit", handle_limit},
     {"call_owner", handle_call_owner},

@@ -31,6 +31,7 @@ int handle_id(lua_State *L);
 int handle_done(lua_State *L);
 int handle_cancel(lua_State *L);
 int handle_limit(lua_State *L);
+int core_release(lua_State *L);
 int handle_call_owner(lua_State *L);
 
 #endif

@@ -1,8 +1,8 @@
 --- acquire: one acquisition of a lock, from its request to a hold, or to the answer why there is none.
 --
 -- For zklock.lock, and for multis, which ask for several locks before they wait. The hold (zklock.hold) exists from the beginning.
--- As long as it is asked for, the client knows it (`client._attempts`, a weak set: if its coroutine is never resumed, it is
--- collected). Whoever asks must conclude or abandon it.
+-- As long as it is waited for, the client knows it (`client._attempts`, a weak set: if its coroutine is never resumed, it is
+-- collected). The code that asks must conclude or abandon it.
 --
 -- A *record* is for the code that ends an acquisition after an error: a table with the hold, and how many levels it has by this
 -- acquisition. Both are noted before anything is asked for, so that the hold shows the result, at whatever instruction the error
@@ -16,12 +16,13 @@ local LockGroups = require "zklock.lock_groups"
 local options = require "zklock.options"
 local wait = require "zklock.wait"
 
-local error = error
+local error, next = error, next
 local format = string.format
 local huge, min = math.huge, math.min
-local now = core.now
-local held_acquisition, new_hold, OPTIMISTIC, TRY = Hold.held_acquisition, Hold.new, Hold.OPTIMISTIC, Hold.TRY
-local is_used, own, running = caller.is_used, caller.own, caller.running
+local core_acquire, now = core.acquire, core.now
+local held_acquisition, new_hold = Hold.held_acquisition, Hold.new
+local note, note_granted, own, running = caller.note, caller.note_granted, caller.own, caller.running
+local note_thread = wait.note_thread
 local refuse = LockGroups.refuse
 
 local acquire = {}
@@ -42,7 +43,9 @@ end
 
 --- The same for a new hold.
 local function note_new(record, hold)
-    hold._whole, hold._within = not record.is_part, record.within and 1
+    if record.within then
+        hold._within = 1
+    end
     note_record(record, hold, 1)
 end
 
@@ -54,9 +57,9 @@ end
 --- Releases or gives up the acquisition of a record. Does nothing the second time.
 function acquire.take_back(record)
     local hold = record.hold
-    if hold and not hold._granted then
+    if hold and not hold._state then
         hold:_abandon()
-    elseif hold and not hold._over and hold._levels >= record.level then
+    elseif hold and hold._state == "granted" and hold._levels >= record.level then
         hold:_begin_release()
     end
 end
@@ -98,16 +101,14 @@ end
 
 --- Asks for a lock. The caller must call conclude or hold:_abandon afterwards, in any case.
 -- @tparam Hold hold
+-- @tparam string|boolean try a way to acquire, see zklock.hold
+-- @tparam number count
 -- @tparam number|nil block_for for how many seconds this may block until the acquisition is decided
--- @treturn userdata|nil the C acquisition; or nil, message, code
--- @treturn boolean|string whether it is granted already
--- @treturn boolean whether there are notifications for the pump
-local function request(hold, block_for)
-    local lock, me = hold._lock, hold._caller
-    local client, spec = lock._client, lock._spec
-    if me then
-        caller.note(hold)
-    end
+-- @treturn boolean|nil whether it is granted already; or nil, message, code
+-- @treturn boolean whether there are notifications for the pump; only if it is not granted yet
+local function request(hold, try, count, block_for)
+    local lock = hold._lock
+    local settings, spec = lock._settings, lock._spec
     if not spec then
         local message, code
         spec, message, code = make_spec(lock)
@@ -115,56 +116,61 @@ local function request(hold, block_for)
             return nil, message, code
         end
     end
-    client._attempts[hold] = true
-    local writer = lock._twin and lock._kind.mode == "read" and me and held_acquisition(own(lock._twin, me)) or nil
+    local writer
+    if lock._twin and lock._kind.mode == "read" and hold._caller then
+        writer = held_acquisition(own(lock._twin, hold._caller))
+    end
+    if settings.sending then
+        settings.sending(lock._client)
+    end
     -- C puts the acquisition into `hold` before it sends anything, so that Ctrl-C in between finds it there.
-    local try, sending = hold._try, client._adapter.sending
-    if sending then
-        sending(client)
-    end
-    local acquisition, granted, news, id =
-        client._core:acquire(spec, hold, try, try == OPTIMISTIC, hold._count, writer, block_for)
-    hold._id = id
-    if acquisition and client._adapter.bind and me then
-        client._adapter.bind(hold)
-    end
-    return acquisition, granted, news
+    return core_acquire(settings.core, spec, hold, try, count, writer, block_for)
 end
 
 --- Asks for a lock without waiting, for a multi. The multi concludes it or takes back the record. Returns the results of `request`.
 function acquire.ask(lock, way, me, keep, record)
-    local hold = new_hold(lock, way, 1, me, keep)
+    local hold = new_hold(lock, me)
+    hold._try, hold._keep = way, keep or false
     note_new(record, hold)
-    return request(hold)
+    lock._client._attempts[hold] = true
+    note(hold)
+    local granted, message, code = request(hold, way, 1)
+    local bind = lock._settings.bind
+    if bind and granted ~= nil then
+        bind(hold)
+    end
+    return granted, message, code
 end
 
 -- Concluding ----------------------------------------------------------------------------------------------------------
 
 --- Makes a hold of a granted acquisition. Fails if on_revoke gives it back at once.
+-- @tparam Hold hold
+-- @tparam table|nil record its record, if there is one
 -- @treturn Hold|nil message, code
-local function take(hold)
-    local lock = hold._lock
-    local client = lock._client
-    local adapter = client._adapter
-    client._attempts[hold] = nil
-    hold._granted = true
-    if hold._whole then
-        caller.note_granted(hold, hold._within)
+local function take(hold, record)
+    local lock, me = hold._lock, hold._caller
+    hold._state = "granted"
+    if me and not (record and record.is_part) then
+        if me.lasts then
+            lock._latest = me
+        else
+            note_granted(hold, record and record.within)
+        end
     end
-    if hold._keep and hold._caller and adapter.keep then
-        adapter.keep(hold)
-    end
-    if adapter.bind or lock._settings.on_lost or lock._settings.on_revoke or hold._by_callback then
-        wait.observe(client, hold._id, hold)
-    elseif client._state_listeners[1] then
-        wait.attend(client)
-    end
-    if lock._settings.on_revoke then
+    if lock._settings.observed or not me then
+        local keep = me and hold._keep and lock._client._adapter.keep
+        if keep then
+            keep(hold)
+        end
+        wait.observe(lock._client, hold._acquisition:id(), hold)
         hold:_tell_revoked() -- for requests that came before there was an observer
-        if hold._over then
+        if hold._state ~= "granted" then
             return nil, format("the %s %s was given back as soon as it was granted: others had asked for it", lock._kind.name,
                 lock._path), "lost"
         end
+    elseif lock._settings.listeners[1] then
+        wait.attend(lock._client)
     end
     return hold
 end
@@ -201,20 +207,24 @@ local function timed_out(hold, timeout)
 end
 
 --- Concludes an acquisition that is decided or whose time is up.
+-- @tparam Hold hold
+-- @tparam number timeout
+-- @tparam table|nil record its record, if there is one
 -- @treturn Hold|nil message, code
-local function conclude(hold, timeout)
+local function conclude(hold, timeout, record)
     local lock, acquisition = hold._lock, hold._acquisition
+    lock._client._attempts[hold] = nil
     if hold._cancelled == "timeout" then
         return timed_out(hold, timeout)
     elseif hold._cancelled then
         return nil, format("waiting for the %s %s was cancelled", lock._kind.name, lock._path), "cancelled"
     elseif acquisition:held() then
-        return take(hold)
+        return take(hold, record)
     end
     local phase, code, message = acquisition:phase()
     if phase == nil then
         return nil, code, message -- after a fork, these two are a message and its code
-    elseif phase == "waiting" or code == "timeout" and hold._by_callback and not hold._try then
+    elseif phase == "waiting" or code == "timeout" and not hold._caller and not hold._try then
         return timed_out(hold, timeout)
     elseif phase == "granted" then
         return nil, format("the lease of the %s %s ran out as it was granted", lock._kind.name, lock._path), "lost"
@@ -230,17 +240,17 @@ acquire.conclude = conclude
 --- Ends the wait for a hold.
 -- @treturn boolean whether there was a wait to end
 function acquire.cancel(hold)
-    if hold._granted or hold._over or hold._cancelled then
+    if hold._state or hold._cancelled then
         return false
     end
     hold._cancelled = "cancelled"
     if hold._acquisition then
         local client = hold._lock._client
-        local waiter = client._registry.by_handle[hold._id]
+        local waiter = client._registry.by_handle[hold._acquisition:id()]
         hold._acquisition:cancel()
         if waiter then
             client._adapter.wake(waiter)
-        elseif hold._by_callback then
+        elseif not hold._caller then
             hold._acquisition:call_owner()
         end
     end
@@ -259,87 +269,81 @@ acquire.decided, acquire.request = decided, request
 local OFFLINE_PATIENCE = 0.1
 acquire.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 
---- Asks for a lock and waits. Unless it returns a hold, the caller must give up the acquisition.
-local function attempt(hold, timeout)
-    local lock = hold._lock
-    local client = lock._client
-    local ask = lock._settings.linger == 0 and client._adapter.may_block_for -- a lingering lock is usually granted at once
-    local block_for, deadline = ask and ask() or nil, timeout
-    if timeout ~= huge then
-        timeout = hold._try and client:_cleanup_timeout() or timeout
-        block_for, deadline = block_for and min(block_for, timeout), now() + timeout
-    end
-    local acquisition, granted, news = request(hold, block_for)
-    if not acquisition then
-        return nil, granted, news
-    end
-    if news then
-        wait.pump(client)
-    elseif granted then
-        return take(hold)
-    end
+--- Waits for a lock that was asked for.
+-- @treturn Hold|nil message, code
+local function wait_for(hold, deadline, timeout, record)
+    local client = hold._lock._client
     if hold._try and client._core:state() ~= "connected" then
         deadline = min(deadline, now() + OFFLINE_PATIENCE)
     end
-    local able, message, code = wait.until_decided(client, hold._id, deadline, decided, hold)
+    local able, message, code = wait.until_decided(client, hold._acquisition:id(), deadline, decided, hold)
     if able == nil then
         return nil, message, code
     end
-    return conclude(hold, timeout)
+    return conclude(hold, timeout, record)
 end
 
---- Like attempt, but gives up the acquisition itself if that fails. Runs protected.
-local function attempt_or_abandon(hold, timeout)
-    local got, message, code = attempt(hold, timeout)
+--- Asks for a lock and waits. Gives up the acquisition unless it returns a hold. Runs protected.
+-- @treturn Hold|nil message, code
+local function attempt(hold, timeout, count, record)
+    local lock = hold._lock
+    local settings = lock._settings
+    local ask = settings.may_block_for
+    local try, block_for, deadline = false, ask and ask() or nil, timeout
+    if timeout ~= huge then
+        if timeout == 0 then
+            try, timeout = true, lock._client:_cleanup_timeout()
+            hold._try = true
+        end
+        block_for, deadline = block_for and min(block_for, timeout), now() + timeout
+    end
+    if not block_for then -- it is going to wait, unless it is granted at once
+        lock._client._attempts[hold] = true
+        if note_thread then
+            note_thread(lock._client._registry, hold)
+        end
+    end
+    note(hold)
+    local granted, news, code = request(hold, try, count, block_for)
+    if settings.bind and granted ~= nil then
+        settings.bind(hold)
+    end
+    if granted then
+        if not block_for then
+            lock._client._attempts[hold] = nil
+        end
+        return take(hold, record)
+    end
+    local got
+    if granted == false then
+        lock._client._attempts[hold] = true
+        if news then
+            wait.pump(lock._client)
+        end
+        got, news, code = wait_for(hold, deadline, timeout, record)
+    end
     if not got then
         hold:_abandon()
     end
-    return got, message, code
+    return got, news, code
 end
 
---- Runs one acquisition. `timeout` is in seconds; 0 tries. An error gives it up. After the protected call nothing is left to do
--- that another error could prevent.
-local function run(lock, timeout, count, keep, me, record)
-    local hold = new_hold(lock, timeout == 0 and TRY, count, me, keep)
-    wait.note_thread(lock._client._registry, hold)
-    if record then
-        note_new(record, hold)
-    end
-    local ok, got, message, code = lock._client._protect(attempt_or_abandon, hold, timeout)
-    if ok then
-        if not got then
-            refuse(lock._settings.group, code)
-        end
-        return got, message, code
-    end
-    hold:_abandon()
-    error(got, 0)
-end
-
---- Acquires on behalf of the running coroutine: refuses what would wait for itself, counts the levels of a reentrant lock, and
--- otherwise runs an acquisition. A refusal is counted where it is decided.
--- @tparam Lock lock
--- @tparam number timeout
--- @tparam number count
--- @tparam boolean|nil keep
--- @tparam table|nil record in which the acquisition is noted
+--- What a coroutine does with a lock that has holds already: refuses what would wait for itself, counts the levels of a reentrant
+-- lock, and drops what was lost.
+-- @treturn boolean whether it is answered; false: there is nothing that the caller has
 -- @treturn Hold|nil message, code
-function acquire.enter(lock, timeout, count, keep, record)
-    local me = running(lock._client)
-    if not lock._twin and not is_used(lock) then
-        return run(lock, timeout, count, keep, me, record) -- a shortcut: there is nothing to find
-    end
+local function use(lock, timeout, count, me, record)
     local hold = own(lock, me)
-    while hold and hold._granted and hold._caller.thread ~= me.thread and not hold._acquisition:held() do
+    while hold and hold._state and not hold._acquisition:held() and hold._caller.thread ~= me.thread do
         hold:_drop_lost() -- no other code would
         hold = own(lock, me)
     end
     local problem = deadlock(lock, hold, timeout, count, me)
     if problem then
         refuse(lock._settings.group, "deadlock")
-        return nil, problem, "deadlock"
+        return true, nil, problem, "deadlock"
     elseif not hold or lock._client._core:state() == nil then
-        return run(lock, timeout, count, keep, me, record)
+        return false
     elseif hold._acquisition:held() then
         local level = hold._levels + 1
         hold._caller = me
@@ -347,18 +351,56 @@ function acquire.enter(lock, timeout, count, keep, record)
             note_record(record, hold, level)
         end
         if record and record.is_part then
-            return hold -- the multi adds the level when it has all members
+            return true, hold -- the multi adds the level when it has all members
         elseif not record then
-            caller.note_granted(hold)
+            note_granted(hold)
         end
         hold._levels = level
-        return hold
+        return true, hold
     elseif lock._settings.reentrant then
         refuse(lock._settings.group, "lost")
-        return hold:_give_up_lost()
+        return true, hold:_give_up_lost()
     end
     hold:_drop_lost()
-    return acquire.enter(lock, timeout, count, keep, record)
+    return use(lock, timeout, count, me, record)
+end
+
+--- Acquires on behalf of the running coroutine. A refusal is counted where it is decided. An error gives the acquisition up. After
+-- the protected call nothing is left to do that another error could prevent.
+-- @tparam Lock lock
+-- @tparam number timeout seconds; 0 tries
+-- @tparam number count
+-- @tparam boolean|nil keep
+-- @tparam table|nil record in which the acquisition is noted
+-- @treturn Hold|nil message, code
+function acquire.enter(lock, timeout, count, keep, record)
+    local settings, holds, kept = lock._settings, lock._holds, lock._kept
+    local me = running(settings.owner)
+    if lock._twin or holds and next(holds) or kept and next(kept) then
+        local answered, hold, message, code = use(lock, timeout, count, me, record)
+        if answered then
+            return hold, message, code
+        end
+    end
+    local hold = new_hold(lock, me)
+    if count ~= 1 then
+        hold._count = count
+    end
+    if keep then
+        hold._keep = true
+    end
+    if record then
+        note_new(record, hold)
+    end
+    local ok, got, message, code = settings.protect(attempt, hold, timeout, count, record)
+    if not ok then
+        hold:_abandon()
+        error(got, 0)
+    elseif got then
+        return got
+    end
+    refuse(settings.group, code)
+    return nil, message, code
 end
 
 return acquire

@@ -3,51 +3,33 @@
 -- A hold belongs to the coroutine that acquired it. Where the adapter has the function `owner`, as inside nginx, it belongs to
 -- the coroutine's owner, a request, whose other coroutines may use it, too. A *caller* stands for a coroutine and its owner without
 -- a strong reference to them: a table with weak values, `thread`, `owner`, and `key`, which is the owner, or else the thread.
+-- `lasts` is true for the main program's thread, which lasts longer than any lock.
 --
 -- A lock finds its holds by that key (`lock._holds`). Keys are weak: what a coroutine asks for is collected with it. `_next` of a
--- hold is another hold of the same key. A hold that the program has is also in the set `lock._kept`, so that it lasts as long as
--- its lock; if it ends with an owner, such as a request, that keeps it instead. Within with_lock, only the coroutine's stack does.
+-- hold is another hold of the same key. A hold that a coroutine has is also in the set `lock._kept`, so that it lasts as long as
+-- its lock, and not only as long as the coroutine. If it ends with an owner, such as a request, that keeps it instead. Within
+-- with_lock, only the coroutine's stack does. Nothing needs to keep the holds of a caller that lasts.
 
-local coroutine, next, pairs, pcall, setmetatable = coroutine, next, pairs, pcall, setmetatable
-local running_thread = coroutine.running
+local core = require "zklock.core"
+
+local coroutine, pairs, pcall, setmetatable = coroutine, pairs, pcall, setmetatable
 
 local caller = {}
 
-local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
-
---- Stands for the thread of the main program where Lua has no thread object for it.
-local MAIN = {}
-
---- key -> the caller that was asked for last. (nginx reuses threads for other requests.)
-local callers = setmetatable({}, WEAK_KEYS)
+local WEAK_KEYS = { __mode = "k" }
 
 --- owner -> set of the holds that last as long as it does.
 local held_by_owner = setmetatable({}, WEAK_KEYS)
 
---- Returns the caller that stands for the running coroutine.
-local function running(client)
-    local thread, ask = running_thread() or MAIN, client._adapter.owner
-    local owner = ask and ask()
-    local key = owner
-    if key == nil then
-        key = thread
-    end
-    local me = callers[key]
-    if not me or me.thread ~= thread then
-        me = setmetatable({ thread = thread, owner = owner, key = key }, WEAK_VALUES)
-        callers[key] = me
-    end
-    return me
-end
-caller.running = running
+--- Returns the caller that stands for the running coroutine. Takes the adapter's function `owner`, or false.
+caller.running = core.caller
+local running = caller.running
 
 --- The status of a caller's coroutine, as of coroutine.status: "dead" if it was collected. Inside nginx this is right only for the
 -- request that asks.
 local function status(one)
     local thread = one.thread
-    if thread == MAIN then
-        return "normal"
-    elseif thread == nil then
+    if thread == nil then
         return "dead"
     end
     local ok, word = pcall(coroutine.status, thread)
@@ -65,16 +47,23 @@ local function has_ended(one)
     return word == "dead" or word == "zombie"
 end
 
+--- Whether a hold, or an acquisition under way, has ended.
+local function is_over(hold)
+    local state = hold._state
+    return state == "released" or state == "over"
+end
+caller.is_over = is_over
+
 --- Returns the hold that the caller has by a lock, or its acquisition under way: that of its coroutine, otherwise what an ended
 -- coroutine of its owner has left. A coroutine that was killed inside with_lock leaves nothing: that hold is going to end.
 -- @treturn Hold|nil
 function caller.own(lock, me)
     local hold, left = lock._holds and lock._holds[me.key], nil
     while hold do
-        if not hold._over then
+        if not is_over(hold) then
             if hold._caller.thread == me.thread then
                 return hold
-            elseif hold._granted and not hold._within and has_ended(hold._caller) then
+            elseif hold._state and not hold._within and has_ended(hold._caller) then
                 left = hold
             end
         end
@@ -90,11 +79,11 @@ function caller.meant(lock)
     if not holds then
         return nil
     end
-    local me = running(lock._client)
+    local me = running(lock._settings.owner)
     local hold, only = holds[me.key], nil
     while hold do
-        if hold._granted and not hold._over then
-            if hold._caller.thread == me.thread then
+        if hold._state == "granted" then
+            if hold._caller == me or hold._caller.thread == me.thread then
                 return hold
             end
             only = only == nil and hold
@@ -113,7 +102,7 @@ function caller.note(hold)
         lock._holds = holds
     end
     local before = holds[key]
-    while before and before._over do -- an error, such as Ctrl-C, has kept `forget` from its end
+    while before and is_over(before) do -- an error, such as Ctrl-C, has kept `forget` from its end
         before = before._next
     end
     if before then
@@ -127,7 +116,7 @@ local FEW = 32
 
 --- Whether a hold was not granted yet, or is held.
 local function lasts(hold)
-    return not hold._over and (not hold._granted or hold._acquisition:held())
+    return not hold._state or hold._state == "granted" and hold._acquisition:held()
 end
 
 --- Drops from a lock's set of holds those that have ended. Returns how many it may begin to keep until the next time.
@@ -159,48 +148,44 @@ function caller.let_go(hold)
     if kept then
         kept[hold] = nil
     end
-    local held = mine and mine.owner ~= nil and held_by_owner[mine.owner]
+    local held = mine and mine.owner and held_by_owner[mine.owner]
     if held then
         held[hold] = nil
     end
 end
 
---- Notes that a hold was granted, and is the program's. `within`: with_lock is going to give it back.
+--- Notes that a caller's hold was granted, and is the program's. `within`: with_lock is going to give it back.
 function caller.note_granted(hold, within)
     local me = hold._caller
-    local owner = me and me.owner
     hold._lock._latest = me
-    if not owner or hold._keep then
-        if not within then
-            caller.keep(hold)
+    local owner = me.owner
+    if owner and not hold._keep then
+        local held = held_by_owner[owner]
+        if not held then
+            held = {}
+            held_by_owner[owner] = held
         end
-        return
+        held[hold] = true
+    elseif not me.lasts and not within then
+        caller.keep(hold)
     end
-    local held = held_by_owner[owner]
-    if not held then
-        held = {}
-        held_by_owner[owner] = held
-    end
-    held[hold] = true
 end
 
---- Notes that a hold, or an acquisition under way, has ended.
+--- Forgets a hold, or an acquisition under way, that has ended.
 function caller.forget(hold)
     local lock, me = hold._lock, hold._caller
-    hold._over = hold._over or true
-    caller.let_go(hold)
-    local holds, key = lock._holds, me and me.key
-    if not holds or key == nil then
-        return
+    if not me or not me.lasts then
+        caller.let_go(hold)
     end
-    local at, after = holds[key], hold._next or nil
+    local holds, key = lock._holds, me and me.key
+    local at = holds and key and holds[key]
     if at == hold then
-        holds[key] = after
+        holds[key] = hold._next or nil
         return
     end
     while at do
         if at._next == hold then
-            at._next = after
+            at._next = hold._next
         end
         at = at._next
     end
@@ -220,19 +205,19 @@ function caller.each(lock)
     for _, first in pairs(lock._holds or {}) do
         local hold = first
         while hold do
-            found[hold] = not hold._over or nil
+            found[hold] = not is_over(hold) or nil
             hold = hold._next
         end
     end
     for hold in pairs(lock._kept or {}) do
-        found[hold] = not hold._over or nil
+        found[hold] = not is_over(hold) or nil
     end
     return pairs(found)
 end
 
 --- Whether the caller's owner holds this path already, by any lock object of the client.
 function caller.holds(client, path, me)
-    for hold in pairs(me and me.owner ~= nil and held_by_owner[me.owner] or {}) do
+    for hold in pairs(me and me.owner and held_by_owner[me.owner] or {}) do
         if hold._lock._client == client and hold._lock._path == path and hold:held() then
             return true
         end
@@ -242,12 +227,7 @@ end
 
 --- Which waits a cancel by this caller ends: those of its owner, or all if it has none.
 function caller.cancels(one, me)
-    return me.owner == nil or one and one.owner == me.owner
-end
-
---- Whether a lock has holds, or acquisitions under way.
-function caller.is_used(lock)
-    return lock._holds and next(lock._holds) ~= nil or lock._kept and next(lock._kept) ~= nil or false
+    return not me.owner or one and one.owner == me.owner
 end
 
 return caller

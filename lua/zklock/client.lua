@@ -499,6 +499,12 @@ local function read_settings(client, given, schema)
     settings.acl = settings.acl or client._acl
     settings.group = client._lock_groups:find(settings.metrics)
     settings.specs = {}
+    local adapter = client._adapter
+    settings.protect = client._protect
+    settings.core, settings.observers, settings.listeners = client._core, client._registry.observers, client._state_listeners
+    settings.owner, settings.sending, settings.bind = adapter.owner or false, adapter.sending or false, adapter.bind or false
+    settings.may_block_for = settings.linger == 0 and adapter.may_block_for or false -- a lingering lock is usually granted at once
+    settings.observed = (adapter.bind or settings.on_lost or settings.on_revoke) and true or false
     return settings
 end
 

@@ -9,9 +9,9 @@
 
 -- Implementation.
 --
--- `_acquisition` is its handle on the C side, false before the request is sent. A hold is *asked for* until it is `_granted`, and
--- ends as `_over`, which is "released" if it was held until then. C sets `_over` in the step in which it releases the acquisition,
--- so that a debug hook, which may raise an error at any instruction, finds either both or neither.
+-- `_acquisition` is its handle on the C side, false before the request is sent. `_state` is false as long as it is asked for, then
+-- "granted", also when it is lost. It ends as "released", if it was held until then, or as "over". C sets these two in the step in
+-- which it releases the acquisition, so that a debug hook, which may raise an error at any instruction, finds both or neither.
 
 local arguments = require "zklock.lock.arguments"
 local caller = require "zklock.caller"
@@ -24,13 +24,14 @@ local wait = require "zklock.wait"
 local error, getmetatable, setmetatable, tostring, type = error, getmetatable, setmetatable, tostring, type
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
-local forget = caller.forget
-local now = core.now
+local forget, is_over = caller.forget, caller.is_over
+local now, release = core.now, core.release
 local RELEASE = arguments.RELEASE
 
---- The initial state of a hold. Hold.new sets the fields that each hold needs: Lua reallocates a table that gets a ninth one.
+--- The initial state of a hold. Hold.new sets the fields that each hold needs: Lua reallocates a table that gets a fifth one.
 local Hold = {
-    _try = false,        -- a way to acquire, see below
+    _acquisition = false, -- as above
+    _try = false,        -- true: it is refused if it would have to wait, and writes nothing then. "optimistic": see below
     _next = false,       -- see zklock.caller
     _count = 1,          -- permits of a semaphore
     _levels = 1,         -- how many times a reentrant lock was acquired
@@ -38,39 +39,21 @@ local Hold = {
     _cancelled = false,  -- the code of its end, while it is asked for
     _told = false,       -- whether on_lost was called
     _keep = false,       -- whether it outlives the request that acquires it
-    _whole = true,       -- whether it is the program's when it is granted, and not part of a multi's acquisition
-    _by_callback = false, -- whether a call (zklock.call) stands for its coroutine
     _within = false      -- the lowest level that belongs to with_lock
 }
 Hold.__index = Hold
 
+-- The optimistic try joins first and looks afterwards. That saves a round trip if the queue is empty, and leaves a node to clean up
+-- if it is not.
+
 local check_self = new_check("hold", "a hold", { [Hold] = true })
 
---- Ways to acquire. WAIT waits. TRY is refused if it would have to wait, and writes nothing then. The optimistic try
--- joins first and looks afterwards. That saves a round trip if the queue is empty, and leaves a node to clean up if it is not.
-Hold.WAIT, Hold.TRY, Hold.OPTIMISTIC = false, "try", "optimistic"
-
---- Makes a hold for an acquisition of `count` permits (1 except for semaphores). Nothing is sent yet.
+--- Makes a hold for an acquisition that waits, of one permit. Nothing is sent yet.
 -- @tparam Lock lock
--- @tparam string|boolean try one of Hold.WAIT, Hold.TRY, Hold.OPTIMISTIC
--- @tparam number count
 -- @tparam table|boolean me the caller that acquires (zklock.caller); false: none, but a callback
--- @tparam boolean|nil keep whether it outlives the request that acquires it
 -- @treturn Hold
-function Hold.new(lock, try, count, me, keep)
-    local hold = setmetatable({
-        _lock = lock, _acquisition = false, _id = false, _caller = me, _granted = false, _over = false
-    }, Hold)
-    if try then
-        hold._try = try
-    end
-    if count ~= 1 then
-        hold._count = count
-    end
-    if keep then
-        hold._keep = true
-    end
-    return hold
+function Hold.new(lock, me)
+    return setmetatable({ _lock = lock, _caller = me, _state = false }, Hold) -- and C adds `_acquisition`
 end
 
 --- Whether a value is a hold.
@@ -80,26 +63,10 @@ end
 
 -- Its end -------------------------------------------------------------------------------------------------------------
 
---- Ends a hold. Whatever the server still has of it is cleaned up in the background.
--- @tparam Hold self
--- @tparam number|nil block_for for how many seconds this may block until the clean-up is complete
--- @tparam boolean|nil if_held true: only if it is held at this instant
--- @treturn boolean|nil true: nothing is left to clean up or to report; false: something is; nil: it is not held
-local function drop(self, block_for, if_held)
-    local client = self._lock._client
-    local sending = client._adapter.sending
-    if sending then
-        sending(client)
-    end
-    local settled, news = self._acquisition:release(block_for, if_held, self, client._registry.observers)
-    if settled == nil and if_held then
-        return nil
-    end
+--- Ends a hold that is lost. Whatever the server still has of it is cleaned up in the background.
+local function drop(self)
+    release(self._acquisition, nil, false, self, self._lock._settings.observers)
     forget(self)
-    if news then
-        wait.pump(client)
-    end
-    return settled
 end
 
 --- The reason why it has ended although the program has not released it, as C reports it.
@@ -138,7 +105,7 @@ end
 --- Notifies the program of a change: another contender asks for the lock, or the hold has ended. The end is reported once, by the
 -- first to notice: the pump, which calls this when the acquisition changed, or a caller before the pump.
 function Hold:_handle_changed()
-    if not self._granted or self._over or self._told then
+    if self._state ~= "granted" or self._told then
         return
     elseif self._acquisition:held() then
         return self:_tell_revoked()
@@ -155,7 +122,7 @@ end
 --- Ends a hold that is lost. Runs on_lost first.
 function Hold:_drop_lost()
     self:_handle_changed()
-    if not self._over then
+    if self._state == "granted" then
         drop(self)
     end
 end
@@ -167,15 +134,18 @@ function Hold:_give_up_lost()
     return nil, message, code
 end
 
---- Gives up an acquisition, whatever its state. Does nothing the second time.
+--- Gives up an acquisition, whatever its state. Does nothing the second time, unless an error has kept the first one from its end.
 function Hold:_abandon()
     local client, acquisition = self._lock._client, self._acquisition
     client._attempts[self] = nil
-    forget(self)
     if acquisition then
-        client._registry.observers[acquisition:id()] = nil
         acquisition:cancel()
+        client._registry.observers[acquisition:id()] = nil
     end
+    if self._state ~= "released" then
+        self._state = "over"
+    end
+    forget(self)
 end
 
 -- Releasing -----------------------------------------------------------------------------------------------------------
@@ -185,33 +155,44 @@ end
 -- @treturn Hold|true|nil itself, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
 function Hold:_begin_release(block_for)
-    local lock, over = self._lock, self._over
-    if not over and self._levels == 1 then
-        local settled = drop(self, block_for, true)
+    local state = self._state
+    if state == "granted" and self._levels == 1 then
+        local lock = self._lock
+        local settings = lock._settings
+        if settings.sending then
+            settings.sending(lock._client)
+        end
+        local settled, news = release(self._acquisition, block_for, true, self, settings.observers)
         if settled ~= nil then
+            forget(self)
+            if news then
+                wait.pump(lock._client)
+            end
             return settled or self
         end
-    elseif not over and self._acquisition:held() then
+    elseif state == "granted" and self._acquisition:held() then
         self._levels = self._levels - 1
         return true
     end
-    local state, problem, code = lock._client._core:state()
-    if state == nil then
+    local lock = self._lock
+    local alive, problem, code = lock._client._core:state()
+    if alive == nil then
         return nil, problem, code
-    elseif not over then
+    elseif state == "granted" then
         return self:_give_up_lost()
-    elseif over ~= "released" and self._acquisition:phase() == "released" then
+    elseif state == "over" and self._acquisition:phase() == "released" then
         return nil, self:_lost_message()
     end
     return nil, format("the %s %s is not held", lock._kind.name, lock._path), "not_held"
 end
+local begin_release = Hold._begin_release
 
 --- Waits until the server has acknowledged the end of a hold, or until `deadline` on core.now()'s clock. `seconds` is the limit
 -- of the release, for the message.
 function Hold:_await_release(deadline, seconds)
     local lock, acquisition = self._lock, self._acquisition
     local client = lock._client
-    local done, message, code = wait.until_decided(client, self._id, deadline, acquisition.finished, acquisition)
+    local done, message, code = wait.until_decided(client, acquisition:id(), deadline, acquisition.finished, acquisition)
     if done and acquisition:released() then
         return true
     elseif done then
@@ -233,22 +214,23 @@ end
 --- Ends one level.
 -- @tparam boolean wait_for_server
 -- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
-function Hold:_leave(wait_for_server, timeout)
-    local lock = self._lock
-    local ask = wait_for_server and lock._settings.linger == 0 and lock._client._adapter.may_block_for
-    local block_for, begun = ask and ask() or nil, timeout and now()
-    if timeout and block_for then
-        block_for = min(block_for, timeout)
+function Hold.leave(self, wait_for_server, timeout)
+    local ask, begun = wait_for_server and self._lock._settings.may_block_for, nil
+    local block_for = ask and ask() or nil
+    if timeout then
+        begun = now()
+        block_for = block_for and min(block_for, timeout)
     end
-    local hold, message, code = self:_begin_release(block_for)
-    if not hold then
-        return nil, message, code
-    elseif hold == true or not wait_for_server then
+    local hold, message, code = begin_release(self, block_for)
+    if hold == true or hold and not wait_for_server then
         return true
+    elseif not hold then
+        return nil, message, code
     end
-    local seconds = lock._client:_release_timeout(timeout)
+    local seconds = self._lock._client:_release_timeout(timeout)
     return self:_await_release((begun or now()) + seconds, seconds)
 end
+local leave = Hold.leave
 
 --- Reads the settings of a release.
 -- @treturn boolean whether to wait for the server, and for how many seconds or nil; nil and what is wrong
@@ -282,14 +264,14 @@ function Hold:release(settings)
     if wait_for_server == nil then
         error("hold:release: " .. timeout, 2)
     end
-    return self:_leave(wait_for_server, timeout)
+    return leave(self, wait_for_server, timeout)
 end
 
 --- For Lua 5.4's `local hold <close> = assert(lock:acquire(5))`: releases it at the end of the block, a reentrant lock by one
 -- level, if it is still held.
 function Hold:__close()
-    if not self._over then
-        self:_leave(self._lock._settings.wait_release and wait.is_possible(self._lock._client))
+    if self._state == "granted" then
+        leave(self, self._lock._settings.wait_release and wait.is_possible(self._lock._client))
     end
 end
 
@@ -315,7 +297,7 @@ end
 -- @treturn string|nil message; nil: it is held, or was released
 -- @treturn string|nil code "lost"; "forked": this is the child of the process that holds it
 function Hold:_problem()
-    if self._over == "released" or self._acquisition:held() then
+    if self._state == "released" or self._acquisition:held() then
         return nil
     end
     local state, problem, code = self._lock._client._core:state()
@@ -338,7 +320,7 @@ end
 
 --- Returns the C acquisition of a hold that is held at this instant, or nil.
 function Hold.held_acquisition(hold)
-    local acquisition = hold and not hold._over and hold._acquisition -- C may still have it for a moment
+    local acquisition = hold and not is_over(hold) and hold._acquisition -- C may still have it for a moment
     return acquisition and acquisition:held() and acquisition or nil
 end
 local held_acquisition = Hold.held_acquisition
@@ -385,14 +367,14 @@ end
 
 --- Extends by what read_extend has returned.
 function Hold:_extend(seconds)
-    if not self._over and self._acquisition:extend(seconds) then
+    if self._state == "granted" and self._acquisition:extend(seconds) then
         return true
     end
     local lock = self._lock
     local state, problem, code = lock._client._core:state()
     if state == nil then
         return nil, problem, code
-    elseif self._over ~= "released" then
+    elseif self._state ~= "released" then
         return nil, self:_lost_message()
     end
     return nil, format("the %s %s is not held", lock._kind.name, lock._path), "not_held"
@@ -480,8 +462,8 @@ end
 
 --- "zklock hold (mutex /path, held)".
 function Hold:__tostring()
-    local state = self._over and "released" or "asked for"
-    if self._granted and not self._over then
+    local state = self._state and "released" or "asked for"
+    if self._state == "granted" then
         state = self._acquisition:held() and "held" or "lost"
     end
     return format("zklock hold (%s %s, %s)", self._lock._kind.name, self._lock._path, state)

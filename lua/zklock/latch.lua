@@ -78,13 +78,14 @@ local function ask(self, run, seconds)
         return nil, message, code
     end
     local deadline = now() + (run.try and client:_cleanup_timeout() or seconds)
-    local acquisition
-    acquisition, message, code = client._core:acquire(spec, run, run.try, false, 1)
-    if not acquisition then
+    local asked
+    asked, message, code = core.acquire(client._core, spec, run, run.try, 1)
+    if asked == nil then
         return nil, message, code
     end
+    local acquisition = run._acquisition
     if client._adapter.bind then
-        run._caller = caller.running(client)
+        run._caller = caller.running(client._adapter.owner)
         client._adapter.bind(run) -- the wait ends with whatever runs, such as a request
     end
     if run.try and client._core:state() ~= "connected" then

@@ -35,7 +35,7 @@ local enter, new_record = acquiring.enter, acquiring.new_record
 local meant, running = caller.meant, caller.running
 local now, REVOKE = core.now, core.REVOKE
 local read_acquire, read_try = arguments.read_acquire, arguments.read_try
-local release_timeout = Hold.release_timeout
+local leave, release_timeout = Hold.leave, Hold.release_timeout
 
 local Lock = {}
 Lock.__index = Lock
@@ -171,7 +171,7 @@ end
 -- @treturn boolean whether there was a wait to end
 function Lock:cancel()
     check_self(self, "cancel")
-    local waiting, cancelled, me = {}, false, running(self._client)
+    local waiting, cancelled, me = {}, false, running(self._settings.owner)
     for hold in pairs(self._client._attempts) do
         if hold._lock == self and caller.cancels(hold._caller, me) then
             waiting[#waiting + 1] = hold
@@ -206,7 +206,7 @@ function steps.release(record, seconds, may_wait)
     hold:_disclose(record.level)
     local held = with_lock.ends(hold, record.level)
     if held then
-        local _, message, code = held:_leave(may_wait and held._lock._settings.wait_release, release_timeout(seconds))
+        local _, message, code = leave(held, may_wait and held._lock._settings.wait_release, release_timeout(seconds))
         return code == "lost" and message or nil
     end
     return nil
@@ -247,7 +247,7 @@ function Lock:_not_held()
         return nil, problem, code
     end
     for hold in caller.each(self) do
-        if hold._granted then
+        if hold._state then
             return nil, format("the %s %s is not held by this coroutine, but by another one, or for a callback: call it of the " ..
                 "hold that acquire returned", self._kind.name, self._path), "not_held"
         end
@@ -265,15 +265,18 @@ function Lock:release(settings)
     if not classes[getmetatable(self)] then
         check_self(self, "release")
     end
-    local wait_for_server, timeout = Hold.read_release(self, settings)
-    if wait_for_server == nil then
-        error("lock:release: " .. timeout, 2)
+    local wait_for_server, timeout = self._settings.wait_release, nil
+    if settings ~= nil then
+        wait_for_server, timeout = Hold.read_release(self, settings)
+        if wait_for_server == nil then
+            error("lock:release: " .. timeout, 2)
+        end
     end
     local hold = meant(self)
     if not hold then
         return self:_not_held()
     end
-    return hold:_leave(wait_for_server, timeout)
+    return leave(hold, wait_for_server, timeout)
 end
 
 --- Whether the running coroutine holds the lock at this instant: as Hold:held.
@@ -470,7 +473,7 @@ function Lock:__tostring()
         if hold:held() then
             state = "held"
         elseif state ~= "held" then
-            state = hold._granted and "lost" or "being acquired"
+            state = hold._state and "lost" or "being acquired"
         end
     end
     return format("zklock %s (%s, %s)", self._kind.name, self._path, state)

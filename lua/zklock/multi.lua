@@ -100,7 +100,7 @@ end
 function Multi:cancel()
     check_self(self, "cancel")
     local found, cancelled = {}, false
-    local me = caller.running(self._client)
+    local me = caller.running(self._client._adapter.owner)
     for _, run in pairs(self._runs) do
         if caller.cancels(run.me, me) then
             found[#found + 1] = run

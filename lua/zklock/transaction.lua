@@ -110,7 +110,7 @@ end
 
 --- Returns the paths of the nodes by which a lock is held; or nil, message, code if it is not held by that hold any more.
 local function guard_one(lock, hold)
-    if not hold or hold._over == "released" then
+    if not hold or hold._state == "released" then
         return nil, format("the lock %s is not held: nothing was written", lock:path()), "not_held"
     end
     local own, message, code = hold:_nodes()

@@ -131,13 +131,12 @@ local function wait_among_others(client, adapter, waiter, deadline, decided, sub
     end
 end
 
---- Notes which coroutine has a waiter, or an acquisition, in a local variable, where an error may unwind that coroutine without
--- a trace. See sweep.
-function wait.note_thread(registry, thing)
-    if not PCALL_YIELDS then
-        registry.threads[thing] = coroutine.running()
-    end
+--- Where an error may unwind a coroutine without a trace: notes which one has a waiter, or an acquisition, in a local variable. See
+-- sweep. Elsewhere false.
+wait.note_thread = not PCALL_YIELDS and function(registry, thing)
+    registry.threads[thing] = coroutine.running()
 end
+local note_thread = wait.note_thread
 
 --- Registers a waiter and waits. Runs protected.
 local function wait_registered(client, adapter, waiter, handle, deadline, decided, subject)
@@ -145,7 +144,9 @@ local function wait_registered(client, adapter, waiter, handle, deadline, decide
     local guard = coroutine.close and new_guard(client, waiter) or nil
     registry.everybody[waiter] = subject
     registry.deadlines[waiter] = deadline
-    wait.note_thread(registry, waiter)
+    if note_thread then
+        note_thread(registry, waiter)
+    end
     concern(registry, handle, waiter)
     local outcome, message, code
     for _ in once, nil, nil, guard do
@@ -238,6 +239,7 @@ local function abandon_hold(client, hold, code)
     end
     client._attempts[hold] = nil
     if hold._lock then
+        hold._state = "over"
         caller.forget(hold)
     end
     for attempt in pairs(client._attempts) do

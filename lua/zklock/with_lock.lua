@@ -28,14 +28,14 @@ end
 -- its own level, or more, nothing is left to release. If it acquired anew in the same coroutine, that is released.
 -- @treturn Hold|nil nil if there is nothing to release
 function with_lock.ends(hold, level)
-    if not hold._over then
-        return hold._granted and hold._levels >= level and hold or nil
-    elseif level > 1 then
+    if hold._state == "granted" then
+        return hold._levels >= level and hold or nil
+    elseif not hold._state or level > 1 then
         return nil
     end
-    local me = caller.running(hold._lock._client)
+    local me = caller.running(hold._lock._settings.owner)
     local anew = caller.own(hold._lock, me)
-    return anew and anew._granted and anew._caller.thread == me.thread and anew or nil
+    return anew and anew._state and anew._caller.thread == me.thread and anew or nil
 end
 
 --- Ends a with_lock after its function: `ok, …` are pcall's results.

@@ -1,9 +1,9 @@
 --- Acquisitions by callback: acquire returns at once, and the pump calls the callback once, when the answer is there.
 
 local hold_of = require "spec.support.hold_of"
-local caller = require "zklock.caller"
 local callbacks = require "spec.support.callbacks"
 local compat = require "spec.support.compat"
+local coroutines = require "spec.support.coroutines"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
@@ -498,7 +498,7 @@ describe("acquisitions by callback", function()
         assert(client:flush(20))
         client:pump()
         assert.is_nil(next(client._registry.calls))
-        assert.is_false(caller.is_used(lock))
+        assert.is_false(coroutines.is_used(lock))
         collectgarbage()
         collectgarbage()
         assert.is_nil(next(client._registry.observers))

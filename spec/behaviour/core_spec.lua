@@ -10,7 +10,7 @@ local function objects()
     local handle, path = client._core, fixture.path()
     local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "a spec", acl = "open" })
     local all = {
-        client = handle, spec = spec, acquisition = assert(handle:acquire(spec, {})), flush = assert(handle:flush()),
+        client = handle, spec = spec, acquisition = fixture.ask(client, spec), flush = assert(handle:flush()),
         timer = assert(handle:timer()), operation = assert(handle:operate { kind = "get", path = "/" }),
         watch = assert(handle:operate { kind = "get", path = "/", watch = true })
     }
@@ -65,15 +65,15 @@ describe("zklock.core", function()
         assert.same(methods("timer"), methods("flush"))
         assert.same({ "call_owner", "cancel", "done", "event", "id", "limit", "take" }, methods("operation"))
         assert.same({
-            "call_owner", "cancel", "done", "extend", "finished", "held", "id", "limit", "node", "nodes", "phase", "release",
-            "released", "remaining", "revocations", "token", "token_numbers", "waited", "waits"
+            "call_owner", "cancel", "done", "extend", "finished", "held", "id", "limit", "node", "nodes", "phase", "released",
+            "remaining", "revocations", "token", "token_numbers", "waited", "waits"
         }, methods("acquisition"))
     end)
 
     it("raises an error for a reader that downgrades an acquisition of another client", function()
         local all, other = objects(), fixture.client()
         local spec = assert(core.lock_spec { path = fixture.path(), mode = "read", identity = "a spec", acl = "open" })
-        local ok, problem = pcall(other._core.acquire, other._core, spec, {}, false, false, nil, all.acquisition)
+        local ok, problem = pcall(core.acquire, other._core, spec, {}, false, nil, all.acquisition)
         assert.is_false(ok)
         assert.truthy(problem:find("another client", 1, true), problem)
     end)
@@ -109,7 +109,7 @@ describe("zklock.core", function()
         end
         local third = new_spec()
         collectgarbage() -- each has its own copy of the settings
-        local acquisition = assert(client._core:acquire(third, {}))
+        local acquisition = fixture.ask(client, third)
         eventually(function()
             return acquisition:held()
         end)
@@ -152,10 +152,10 @@ describe("zklock.core", function()
             assert.is_nil((acquisition[name](acquisition)), name)
         end
         assert.is_false(acquisition:extend(1))
-        assert.is_nil((acquisition:release(0, true, hold, observers)))
-        assert.is_nil(hold._over)
-        assert.is_true((acquisition:release(0, false, hold, observers)))
-        assert.is_true(hold._over)
+        assert.is_nil((core.release(acquisition, 0, true, hold, observers)))
+        assert.is_nil(hold._state)
+        assert.is_true((core.release(acquisition, 0, false, hold, observers)))
+        assert.equal("over", hold._state)
         assert.same({ nil, "it was collected", "cancelled" }, { all.flush:result() })
     end)
 

@@ -184,7 +184,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
     --- The acquisition of a lock that is under way.
     local function asked_for(lock)
         for hold in caller.each(lock) do
-            if not hold._granted then
+            if not hold._state then
                 return hold
             end
         end

@@ -1,6 +1,5 @@
 --- Coroutines and owners that are collected leave the queue, and what they held.
 
-local caller = require "zklock.caller"
 local compat = require "spec.support.compat"
 local coroutines = require "spec.support.coroutines"
 local eventually = require "spec.support.eventually"
@@ -50,7 +49,7 @@ describe("coroutines that are forgotten", function()
             end)
             eventually(function()
                 collectgarbage()
-                return not caller.is_used(lock)
+                return not coroutines.is_used(lock)
             end)
             fixture.await_children(path .. kind.directories[#kind.directories], 1)
             assert.is_true(rival:release())
@@ -296,7 +295,7 @@ describe("owners that are collected", function()
         for _, pump in ipairs({ false, true }) do
             for _, way in ipairs({ "release", "extend" }) do
                 local held = assert(client:mutex(fixture.path()):acquire(10))
-                held._acquisition:release() -- as an adapter does it
+                held._acquisition:cancel() -- as an adapter does it
                 if pump then
                     client:pump()
                 end

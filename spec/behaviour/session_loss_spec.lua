@@ -188,7 +188,7 @@ describe("a lease", function()
             return core.now() > stalled + 0.6 * timeout
         end)
         local spec = assert(core.lock_spec { path = lock:path(), mode = "mutex", identity = "late", acl = "open" })
-        local acquisition = client._core:acquire(spec, {})
+        local acquisition = fixture.ask(client, spec)
         link:resume()
         local resumed = core.now()
         eventually(function()

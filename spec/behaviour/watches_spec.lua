@@ -113,7 +113,7 @@ describe("more waiters than watches fit into one packet", function()
         local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "one of many", acl = "open" })
         local acquisitions = {}
         for index = 1, 300 do
-            acquisitions[index] = assert(client._core:acquire(spec, {}))
+            acquisitions[index] = fixture.ask(client, spec)
         end
         --- Waits until each entry with a node watches the node before its own.
         local function until_watched()
@@ -132,7 +132,7 @@ describe("more waiters than watches fit into one packet", function()
                 for index = #acquisitions, 1, -1 do
                     if served < count and acquisitions[index]:phase() == "granted" then
                         served = served + 1
-                        table.remove(acquisitions, index):release()
+                        table.remove(acquisitions, index):cancel()
                     end
                 end
             end
@@ -172,7 +172,7 @@ describe("more held locks than fit into one packet", function()
             for index = 1, 300 do
                 local long = ("/%s%d"):format(("x"):rep(lengths[2]), index)
                 local spec = assert(core.lock_spec { path = long, mode = "mutex", identity = "one of many", acl = "open" })
-                acquisitions[index] = assert(client._core:acquire(spec, {}))
+                acquisitions[index] = fixture.ask(client, spec)
             end
             local function until_all(what)
                 fixture.pump_until(client, function()
@@ -196,7 +196,7 @@ describe("more held locks than fit into one packet", function()
             assert.equal(0, client:stats().losses)
             -- One by one: see docs/reliability.md about sessions that end with so many nodes.
             for _, acquisition in ipairs(acquisitions) do
-                acquisition:release()
+                acquisition:cancel()
             end
             assert(client:flush(30))
         end)
@@ -217,7 +217,7 @@ describe("more holders with on_revoke than watches fit into one packet", functio
             local spec = assert(core.lock_spec {
                 path = path .. index, mode = "mutex", identity = "one of many", acl = "open", revocable = true
             })
-            acquisitions[index] = assert(client._core:acquire(spec, {}))
+            acquisitions[index] = fixture.ask(client, spec)
         end
         local function until_all_held()
             fixture.pump_until(client, function()
@@ -248,7 +248,7 @@ describe("more holders with on_revoke than watches fit into one packet", functio
             return acquisitions[1]:revocations() == 1
         end)
         for _, acquisition in ipairs(acquisitions) do
-            acquisition:release()
+            acquisition:cancel()
         end
         assert(client:flush(30))
         assert.equal(0, client:stats().watches)

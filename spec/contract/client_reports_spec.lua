@@ -85,7 +85,7 @@ describe("the log option", function()
         local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "one of many", acl = "open" })
         fixture.join(path)
         for index = 1, 70 do
-            acquisitions[index] = assert(client._core:acquire(spec, {}))
+            acquisitions[index] = fixture.ask(client, spec)
         end
         fixture.await_children(path, 71)
         local deleted = {}

@@ -78,7 +78,7 @@ describe("the documentation", function()
         local objects = {
             Client = client,
             Lock = client:mutex("/a"),
-            Hold = Hold.new(client:mutex("/a"), Hold.WAIT, 1, false),
+            Hold = Hold.new(client:mutex("/a"), false),
             RwLock = client:rwlock("/a"),
             Semaphore = client:semaphore("/a", 2),
             Latch = client:latch("/a", 2),

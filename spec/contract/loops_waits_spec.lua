@@ -1,7 +1,7 @@
 --- In every event loop a wait suspends one coroutine: the other coroutines keep running, and each gets what it waits for.
 
-local caller = require "zklock.caller"
 local compat = require "spec.support.compat"
+local coroutines = require "spec.support.coroutines"
 local fixture = require "spec.support.fixture"
 local kinds = require "spec.support.kinds"
 local loops = require "spec.support.loops"
@@ -80,7 +80,7 @@ local function promises(loop)
                             return turns == 5
                         end)
                         assert(client:flush(10))
-                        assert.is_false(caller.is_used(lock))
+                        assert.is_false(coroutines.is_used(lock))
                         assert.same({}, fixture.children(path .. kind.directories[#kind.directories]))
                     end)
                     assert.equal(shared, most > 1)

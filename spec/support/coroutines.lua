@@ -28,9 +28,15 @@ function coroutines.begin(fn)
     return thread
 end
 
+--- Whether a lock object has holds, or acquisitions under way.
+function coroutines.is_used(lock)
+    local _, holds = caller.each(lock)
+    return next(holds) ~= nil
+end
+
 --- Checks that no coroutine has left anything in a lock object.
 function coroutines.assert_unused(lock)
-    assert.is_false(caller.is_used(lock))
+    assert.is_false(coroutines.is_used(lock))
     for hold in pairs(lock._client._attempts) do
         assert.not_equal(lock, hold._lock)
     end

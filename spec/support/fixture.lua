@@ -299,6 +299,14 @@ end
 --- The UUID in the names of foreign clients' nodes.
 fixture.UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
+--- Asks for a lock by a lock spec, without a lock object. Returns the C acquisition.
+function fixture.ask(client, spec)
+    local hold = {}
+    local granted, message = require("zklock.core").acquire(client._core, spec, hold)
+    assert(granted ~= nil, message)
+    return hold._acquisition
+end
+
 --- Joins the queue of a path like a foreign client (with Curator's names unless a prefix is given). Returns the node.
 function fixture.join(path, prefix, identity)
     local name = prefix or "_c_" .. fixture.UUID .. "-lock-"

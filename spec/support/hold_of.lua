@@ -9,10 +9,10 @@ local Hold = require "zklock.hold"
 return function(lock)
     local found
     for hold in caller.each(lock) do
-        if hold._granted then
+        if hold._state then
             assert(not found or not (found:held() and hold:held()), "several coroutines hold by this object")
             found = found and found:held() and found or hold
         end
     end
-    return found or Hold.new(lock, Hold.WAIT, 1, false)
+    return found or Hold.new(lock, false)
 end

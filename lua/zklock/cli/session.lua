@@ -151,7 +151,7 @@ end
 
 --- The node by which this command holds a lock or queues for it.
 local function own_node(lock)
-    local hold = caller.own(lock, caller.running(lock._client))
+    local hold = caller.own(lock, caller.running(lock._settings.owner))
     return hold and hold._acquisition and hold._acquisition:node()
 end
 

@@ -44,14 +44,14 @@ function kind.deliver(subject, fn, hold, message, code)
         return fn(hold, message, code)
     end
     hold._keep = subject.keep
-    caller.pass(hold, caller.running(client))
+    caller.pass(hold, caller.running(adapter.owner))
     if hold._keep then
         return fn(hold)
     elseif adapter.bind then
         adapter.bind(hold) -- for a callback that is broken off
     end
     local ok, problem = pcall(fn, hold)
-    if not hold._over then
+    if hold._state == "granted" then
         hold._levels = 1
         hold:_begin_release()
     end
@@ -74,8 +74,9 @@ local function begin(subject, fn)
     local hold = subject.hold
     local client = hold._lock._client
     caller.keep(hold)
-    local acquisition, message, code = acquire.request(hold)
-    if not acquisition then
+    client._attempts[hold] = true
+    local granted, message, code = acquire.request(hold, hold._try, hold._count)
+    if granted == nil then
         return nil, message, code
     end
     local able
@@ -83,7 +84,7 @@ local function begin(subject, fn)
     if not able then
         return nil, message, code
     end
-    return Call.begin(client, kind, subject, acquisition, limit_of(client, subject.seconds), fn)
+    return Call.begin(client, kind, subject, hold._acquisition, limit_of(client, subject.seconds), fn)
 end
 
 --- Acquires for a callback. Returns at once.
@@ -102,8 +103,8 @@ return function(lock, seconds, count, keep, fn)
         return nil, message, code
     end
     -- Until the callback runs, it must not end with a request.
-    local hold = Hold.new(lock, seconds == 0 and Hold.TRY or Hold.WAIT, count, false, true)
-    hold._by_callback = true
+    local hold = Hold.new(lock, false)
+    hold._try, hold._count, hold._keep = seconds == 0, count, true
     local subject = { hold = hold, seconds = seconds, keep = keep or false }
     local ok, call
     ok, call, message, code = pcall(begin, subject, fn)

@@ -37,7 +37,7 @@ end
 --- Whether a coroutine is waiting for the lock: it waits until the callback ends that now acquires.
 local function is_waited_for(lock)
     for hold in caller.each(lock) do
-        if not hold._granted and not hold._by_callback then
+        if not hold._state and hold._caller then
             return true
         end
     end
@@ -74,7 +74,7 @@ return function(lock, hold, timeout, count, me)
                 path)
         end
         return nil
-    elseif not hold._granted then
+    elseif not hold._state then
         return format("the %s %s is already being acquired by this object", name, path)
     elseif not hold._acquisition:held() then
         return nil

@@ -47,12 +47,12 @@ end
 local function take_together(self, run, way, deadline)
     local handles, members = {}, self._members
     for index = 1, #members do
-        local acquisition, message, code = acquiring.ask(members[index], way, run.me, run.keep, new_record(run, index))
-        if not acquisition then
+        local granted, message, code = acquiring.ask(members[index], way, run.me, run.keep, new_record(run, index))
+        if granted == nil then
             abandon_asked(run)
             return nil, message, code, members[index]
         end
-        handles[index] = run.records[index].hold._id
+        handles[index] = run.records[index].hold._acquisition:id()
     end
     local able, message, code = wait.until_decided(self._client, handles, deadline, runs.decided, run)
     if able == nil then
@@ -63,7 +63,7 @@ local function take_together(self, run, way, deadline)
     end
     for index = 1, #members do
         local held
-        held, message, code = acquiring.conclude(run.records[index].hold, 0)
+        held, message, code = acquiring.conclude(run.records[index].hold, 0, run.records[index])
         if not held then
             note_refusal(self, members[index], code)
             abandon_asked(run)
@@ -150,9 +150,9 @@ local function attempt(self, run, timeout)
     end
     local taken, message, code, refused
     if timeout > 0 then
-        taken, message, code, refused = take_together(self, run, Hold.OPTIMISTIC, deadline)
+        taken, message, code, refused = take_together(self, run, "optimistic", deadline)
     else
-        taken, message, code, refused = take_together(self, run, Hold.TRY, now() + self._client:_cleanup_timeout())
+        taken, message, code, refused = take_together(self, run, true, now() + self._client:_cleanup_timeout())
     end
     local lost = find_lost(run)
     if taken and lost then -- in a callback of another member
@@ -190,7 +190,9 @@ function acquires.acquire(self, timeout, run)
     if other and other.me.owner == run.me.owner then -- otherwise nginx has reused the thread of a request that was aborted
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
-    wait.note_thread(self._client._registry, run)
+    if wait.note_thread then
+        wait.note_thread(self._client._registry, run)
+    end
     local ok, got, message, code = self._client._protect(attempt_or_end, self, run, timeout)
     if ok then
         return got, message, code

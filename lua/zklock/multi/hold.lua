@@ -92,7 +92,7 @@ function MultiHold:__close()
     local multi, ended = self._multi, {}
     for index = #multi._members, 1, -1 do
         local hold = self._holds[index]
-        ended[index] = hold and not hold._over and hold:_begin_release() or false
+        ended[index] = hold and hold._state == "granted" and hold:_begin_release() or false
     end
     if wait.is_possible(multi._client) then
         releases.await(multi, nil, ended)

@@ -25,7 +25,7 @@ Run.__index = Run
 -- @tparam boolean|nil within whether with_lock is going to give them back
 function runs.new(multi, keep, within)
     return setmetatable({
-        multi = multi, me = caller.running(multi._client), records = {}, taken = 0, try = false, keep = keep or false,
+        multi = multi, me = caller.running(multi._client._adapter.owner), records = {}, taken = 0, try = false, keep = keep or false,
         within = within or false, _current = false, _cancelled = false
     }, Run)
 end
@@ -104,8 +104,8 @@ function runs.complete(run)
     for index = 1, run.taken do
         local record = run.records[index]
         local hold = record.hold
-        if not hold._over then
-            hold._whole, hold._levels = true, max(hold._levels, record.level)
+        if hold._state == "granted" then
+            hold._levels = max(hold._levels, record.level)
             caller.note_granted(hold, run.within)
         end
     end

@@ -64,7 +64,7 @@ function holds.release_abandoned(client, all, grace_is_over)
         end
     end
     for index = 1, #abandoned do
-        abandoned[index]:release()
+        abandoned[index]:cancel()
     end
     return living
 end

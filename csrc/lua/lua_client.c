@@ -199,7 +199,6 @@ int core_acquire(lua_State *L)
     if (client == NULL) {
         return FORKED;
     }
-    lua_settop(L, 7);
     int64_t block_for = nanoseconds_of(luaL_optnumber(L, 7, 0));
     const zkl_acquisition_request request = {
         .spec = check_lock_spec(L, 2),

@@ -13,6 +13,12 @@
 #define zkl_setfuncs(L, functions) luaL_setfuncs(L, functions, 0)
 #endif
 
+/* From Lua 5.4 on, a userdata can have user values. Without them the collector has less to do. */
+#if LUA_VERSION_NUM >= 504
+#undef lua_newuserdata
+#define lua_newuserdata(L, size) lua_newuserdatauv(L, size, 0)
+#endif
+
 /*
  * Pushes an integer in the best form that the Lua version has. Lua 5.3 and later have integers; before that, doubles
  * hold 53 bits.

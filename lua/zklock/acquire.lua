@@ -150,6 +150,7 @@ end
 -- @treturn Hold|nil message, code
 local function take(hold, record)
     local lock, me = hold._lock, hold._caller
+    local settings = lock._settings
     hold._state = "granted"
     if me and not (record and record.is_part) then
         if me.lasts then
@@ -158,7 +159,7 @@ local function take(hold, record)
             note_granted(hold, record and record.within)
         end
     end
-    if lock._settings.observed or not me then
+    if settings.observed or not me then
         local keep = me and hold._keep and lock._client._adapter.keep
         if keep then
             keep(hold)
@@ -169,7 +170,7 @@ local function take(hold, record)
             return nil, format("the %s %s was given back as soon as it was granted: others had asked for it", lock._kind.name,
                 lock._path), "lost"
         end
-    elseif lock._settings.listeners[1] then
+    elseif settings.listeners[1] then
         wait.attend(lock._client)
     end
     return hold

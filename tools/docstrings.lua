@@ -15,7 +15,7 @@ docstrings.PUBLIC = {
     { name = "Client", kind = "classmod", module = "zklock.client", files = { "lua/zklock/client.lua", "lua/zklock/node.lua" },
       sections = { ["lua/zklock/node.lua"] = "Nodes" } },
     { name = "Lock", kind = "classmod", module = "zklock.lock", files = { "lua/zklock/lock.lua" } },
-    { name = "Hold", kind = "classmod", module = "zklock.hold", files = { "lua/zklock/hold.lua" } },
+    { name = "Hold", kind = "classmod", module = "zklock.lock.hold", files = { "lua/zklock/lock/hold.lua" } },
     { name = "RwLock", kind = "classmod", module = "zklock.rwlock", files = { "lua/zklock/rwlock.lua" } },
     { name = "Latch", kind = "classmod", module = "zklock.latch", files = { "lua/zklock/latch.lua" } },
     { name = "Semaphore", kind = "classmod", module = "zklock.semaphore", files = { "lua/zklock/semaphore.lua" }, base = "Lock" },

@@ -1,4 +1,4 @@
-/* The part of zklock.core for callers (lua/zklock/caller.lua): which coroutine calls, and for which owner. */
+/* The part of zklock.core for callers (lua/zklock/lock/caller.lua): which coroutine calls, and for which owner. */
 #include "lua_caller.h"
 
 #include <stdbool.h>

@@ -11,7 +11,7 @@
 
 local cluster_mutex = require "zklock.cluster_mutex"
 local core = require "zklock.core"
-local Hold = require "zklock.hold"
+local Hold = require "zklock.lock.hold"
 local Latch = require "zklock.latch"
 local Leader = require "zklock.leader"
 local Lock = require "zklock.lock"

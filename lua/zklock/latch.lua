@@ -3,7 +3,7 @@
 -- Both methods that wait are acquisitions on the C side (csrc/lock/kind_latch.c has the nodes and the races). Nothing is held
 -- afterwards: an open latch stays open, whatever becomes of the session that has seen it.
 
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"

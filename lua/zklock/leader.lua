@@ -20,7 +20,7 @@
 
 local Call = require "zklock.call"
 local core = require "zklock.core"
-local Hold = require "zklock.hold"
+local Hold = require "zklock.lock.hold"
 local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"

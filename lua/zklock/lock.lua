@@ -13,20 +13,20 @@
 --
 -- The C side decides which locks may be held at the same time, by the mode that a lock asks for. So all locks are one class with
 -- a different *kind* (Lock.MUTEX, …). zklock.semaphore adds what only semaphores have. The Lua side decides who may ask when
--- (zklock.lock.deadlock), keeps deadlines, and notifies the program. zklock.caller finds the holds of a coroutine.
+-- (zklock.lock.deadlock), keeps deadlines, and notifies the program. zklock.lock.caller finds the holds of a coroutine.
 
-local acquiring = require "zklock.acquire"
+local acquiring = require "zklock.lock.acquire"
 local acquire_by_callback = require "zklock.lock.callback"
 local arguments = require "zklock.lock.arguments"
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
-local Hold = require "zklock.hold"
+local Hold = require "zklock.lock.hold"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 local Reading = require "zklock.inspect.reading"
 local Transaction = require "zklock.transaction"
-local with_lock = require "zklock.with_lock"
+local with_lock = require "zklock.lock.with_lock"
 
 local error, getmetatable, ipairs, pairs, setmetatable = error, getmetatable, ipairs, pairs, setmetatable
 local format = string.format
@@ -78,7 +78,7 @@ function Lock.new(class, client, kind, path, settings)
         _spec = false,    -- the lock spec on the C side, made at the first acquisition
         _permits = false, -- the permits of a semaphore
         _twin = false,    -- the other half of a read/write lock
-        _holds = false,   -- its holds and acquisitions under way, by their callers' keys (zklock.caller)
+        _holds = false,   -- its holds and acquisitions under way, by their callers' keys (zklock.lock.caller)
         _kept = false,    -- the set of those that it keeps
         _room = 0,        -- how many more it begins to keep before it looks which ones have ended
         _latest = false   -- the caller that was granted it last
@@ -183,7 +183,7 @@ function Lock:cancel()
     return cancelled
 end
 
---- What with_lock does with one lock; see zklock.with_lock.
+--- What with_lock does with one lock; see zklock.lock.with_lock.
 local steps = {}
 
 function steps.acquire(self, record, seconds, count, keep)

@@ -1,10 +1,9 @@
 --- lock_groups: the lock groups of a client. Each group keeps its own figures of acquisitions.
 --
--- For zklock.client, whose locks each belong to a group, and for zklock.acquire, zklock.lock.callback and zklock.multi.acquire,
--- which count refusals.
--- A group has a *meter* on the C side (csrc/lock/meter.h): waits, holds and losses are measured there, where an acquisition is
--- granted and ends. Refusals are counted here, by the code that the caller gets. Many of them, such as "deadlock", never reach C,
--- and others are named only here: to C a wait whose time is up is a cancelled one.
+-- For zklock.client, whose locks each belong to a group, and for zklock.lock.acquire, zklock.lock.callback and
+-- zklock.multi.acquire, which count refusals. A group has a *meter* on the C side (csrc/lock/meter.h): waits, holds and losses
+-- are measured there, where an acquisition is granted and ends. Refusals are counted here, by the code that the caller gets. Many
+-- of them, such as "deadlock", never reach C, and others are named only here: to C a wait whose time is up is a cancelled one.
 --
 -- The program names the groups. Metrics are kept in memory for as long as the client exists, so the number of groups has a bound.
 

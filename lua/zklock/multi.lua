@@ -17,16 +17,16 @@
 
 local acquires = require "zklock.multi.acquire"
 local arguments = require "zklock.lock.arguments"
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local Contended = require "zklock.multi.contended"
-local Hold = require "zklock.hold"
+local Hold = require "zklock.lock.hold"
 local member_list = require "zklock.multi.members"
 local MultiHold = require "zklock.multi.hold"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
 local releases = require "zklock.multi.release"
 local runs = require "zklock.multi.run"
-local with_lock = require "zklock.with_lock"
+local with_lock = require "zklock.lock.with_lock"
 
 local error, ipairs, pairs, setmetatable = error, ipairs, pairs, setmetatable
 local format = string.format
@@ -112,7 +112,7 @@ function Multi:cancel()
     return cancelled
 end
 
---- What with_lock does with all members; see zklock.with_lock.
+--- What with_lock does with all members; see zklock.lock.with_lock.
 local steps = {}
 
 function steps.acquire(self, run, seconds)

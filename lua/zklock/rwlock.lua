@@ -6,7 +6,7 @@
 
 local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
-local with_lock = require "zklock.with_lock"
+local with_lock = require "zklock.lock.with_lock"
 
 local error, setmetatable = error, setmetatable
 local format = string.format

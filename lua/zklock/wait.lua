@@ -8,7 +8,7 @@
 -- The pump asks C which handles (acquisitions, queries) have changed and wakes the waiters for them, runs callbacks and passes
 -- on log lines. Any waiter may run the pump, and also the adapter's own pump.
 
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local protect = require "zklock.protect"
 

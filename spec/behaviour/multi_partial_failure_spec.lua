@@ -1,7 +1,7 @@
 --- All or none: a multi that cannot acquire one of its locks, for whatever reason, releases the others.
 
 local core = require "zklock.core"
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"

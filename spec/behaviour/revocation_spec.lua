@@ -1,6 +1,6 @@
 --- revoke asks the holders of a lock to release it, and calls their on_revoke, on every kind of lock.
 
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local hold_of = require "spec.support.hold_of"

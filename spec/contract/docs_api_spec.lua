@@ -5,7 +5,7 @@ local compat = require "spec.support.compat"
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
 local files = require "spec.support.files"
-local Hold = require "zklock.hold"
+local Hold = require "zklock.lock.hold"
 local zklock = require "zklock"
 
 local META = "docs/types/library/zklock.lua"

@@ -373,7 +373,7 @@ describe("a request that ends while it holds releases its lock #nginx", function
             location = /go { content_by_lua_block { require("spec.support.inside_requests").say("go") } }
             location = /look { content_by_lua_block {
                 local kept = require("spec.support.inside_nginx").kept
-                ngx.say(tostring(next((select(2, require("zklock.caller").each(kept)))) ~= nil), " ", tostring(kept))
+                ngx.say(tostring(next((select(2, require("zklock.lock.caller").each(kept)))) ~= nil), " ", tostring(kept))
             } }
         ]])
         local first = server:ask("/first")

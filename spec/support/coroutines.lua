@@ -1,7 +1,7 @@
 --- support.coroutines: helpers of specs in which several coroutines use one lock object.
 
 local assert = require "luassert"
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 
 local coroutines = {}
 

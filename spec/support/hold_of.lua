@@ -3,8 +3,8 @@
 -- For specs that look at a lock from another coroutine than the one that holds it, which the lock's own methods do not show:
 -- hold_of(lock):held(). Returns the only hold, or one that was never granted if there is none.
 
-local caller = require "zklock.caller"
-local Hold = require "zklock.hold"
+local caller = require "zklock.lock.caller"
+local Hold = require "zklock.lock.hold"
 
 return function(lock)
     local found

@@ -5,7 +5,7 @@
 -- TSTP stops the process, as it would without us. CHLD calls the setting `on_child`. Other signals have no meaning while no
 -- command runs.
 
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local checks = require "zklock.options"
 local process = require "zklock.process"
 local zklock = require "zklock"

@@ -1,7 +1,7 @@
 --- lock.arguments: what acquire, try_acquire, release and with_lock take, for locks of every kind and for multis.
 --
--- For zklock.lock and zklock.semaphore, whose kinds name the schemas, for zklock.hold and zklock.multi. The checks of single values
--- are those of zklock.options.
+-- For zklock.lock and zklock.semaphore, whose kinds name the schemas, for zklock.lock.hold and zklock.multi. The checks of single
+-- values are those of zklock.options.
 
 local options = require "zklock.options"
 

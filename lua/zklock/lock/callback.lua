@@ -5,10 +5,10 @@
 -- owners (inside nginx: requests) it is given to the coroutine of the callback, when that runs, and ends with the callback, unless
 -- it was acquired with `keep`.
 
-local acquire = require "zklock.acquire"
+local acquire = require "zklock.lock.acquire"
 local Call = require "zklock.call"
-local caller = require "zklock.caller"
-local Hold = require "zklock.hold"
+local caller = require "zklock.lock.caller"
+local Hold = require "zklock.lock.hold"
 local LockGroups = require "zklock.lock_groups"
 
 local error, pcall = error, pcall

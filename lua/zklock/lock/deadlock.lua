@@ -1,9 +1,10 @@
 --- lock.deadlock: acquisitions that would never end, because they would wait for the program itself.
 --
--- For zklock.acquire and for multis, which refuse such an acquisition with the code "deadlock". docs/design.md lists the cases.
+-- For zklock.lock.acquire and for multis, which refuse such an acquisition with the code "deadlock". docs/design.md lists the
+-- cases.
 
-local caller = require "zklock.caller"
-local Hold = require "zklock.hold"
+local caller = require "zklock.lock.caller"
+local Hold = require "zklock.lock.hold"
 local wait = require "zklock.wait"
 
 local format = string.format

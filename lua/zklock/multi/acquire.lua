@@ -2,8 +2,8 @@
 --
 -- For zklock.multi, whose header says when each is right. What is asked for and taken is noted in a run (zklock.multi.run).
 
-local acquiring = require "zklock.acquire"
-local caller = require "zklock.caller"
+local acquiring = require "zklock.lock.acquire"
+local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local deadlock = require "zklock.lock.deadlock"
 local LockGroups = require "zklock.lock_groups"

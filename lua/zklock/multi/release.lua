@@ -2,9 +2,9 @@
 --
 -- For zklock.multi and zklock.multi.hold. `holds` has the members' holds by index, false where a member is not held.
 
-local acquiring = require "zklock.acquire"
+local acquiring = require "zklock.lock.acquire"
 local core = require "zklock.core"
-local with_lock = require "zklock.with_lock"
+local with_lock = require "zklock.lock.with_lock"
 
 local error = error
 local concat = table.concat

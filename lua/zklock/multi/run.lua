@@ -2,12 +2,12 @@
 --
 -- For zklock.multi and zklock.multi.acquire. zklock.wait abandons a run whose coroutine was killed.
 --
--- A run's `records` (zklock.acquire) list by index what is asked for, and are written before anything is sent. The first `taken` of
--- them are held. `_current` is the one that is waited for. If the run's coroutine is never resumed, it is collected, and with it
--- what it has taken and what it waits for: the holds are the coroutine's (zklock.caller).
+-- A run's `records` (zklock.lock.acquire) list by index what is asked for, and are written before anything is sent. The first
+-- `taken` of them are held. `_current` is the one that is waited for. If the run's coroutine is never resumed, it is collected,
+-- and with it what it has taken and what it waits for: the holds are the coroutine's (zklock.lock.caller).
 
-local acquiring = require "zklock.acquire"
-local caller = require "zklock.caller"
+local acquiring = require "zklock.lock.acquire"
+local caller = require "zklock.lock.caller"
 
 local setmetatable = setmetatable
 local max = math.max

@@ -11,8 +11,8 @@
 
 -- luacheck: globals world
 local core = require "zklock.core"
-local caller = require "zklock.caller"
-local held_acquisition = require("zklock.hold").held_acquisition
+local caller = require "zklock.lock.caller"
+local held_acquisition = require("zklock.lock.hold").held_acquisition
 local zklock = require "zklock"
 
 local below, now = world.below, core.now
@@ -40,7 +40,7 @@ local frozen = 0 -- seconds for which the whole process was paused
 local ADMINISTRATED, SHORT = chance(1, 3), chance(1, 4)
 
 if world.broken == "abandon" then -- an acquisition that failed for lack of memory is not abandoned
-    local hold = require "zklock.hold"
+    local hold = require "zklock.lock.hold"
     local abandon = hold._abandon
     hold._abandon = function(...)
         return world.ran_short() or abandon(...)

@@ -6,7 +6,7 @@
 --   * holds of with_lock in a coroutine that nginx has dropped (ngx.thread.kill; ngx.exit, while the answer is being sent).
 -- Holds that were acquired with `keep = true` are left alone.
 
-local Hold = require "zklock.hold"
+local Hold = require "zklock.lock.hold"
 local running = require "zklock.adapters.openresty.requests"
 
 local pairs = pairs
@@ -15,8 +15,8 @@ local is_dropped_thread, is_over, place_of = running.is_dropped_thread, running.
 
 local holds = {}
 
--- `hold._caller` (zklock.caller) has weak references: `owner` is the request and `thread` the coroutine that have asked for the
--- lock, or were given the hold. `place` is added here when it is known: the coroutine's place as of running.place_of.
+-- `hold._caller` (zklock.lock.caller) has weak references: `owner` is the request and `thread` the coroutine that have asked for
+-- the lock, or were given the hold. `place` is added here when it is known: the coroutine's place as of running.place_of.
 
 --- Notes which coroutine and request have asked for a lock: the acquisition ends with the request.
 function holds.bind(hold)

@@ -8,7 +8,7 @@
 --   * `release(taken, seconds, may_wait)` gives back what is still held of the acquisition. If it may, it waits for the server as
 --     long as the acquisition was allowed to. Returns a message if a hold turns out to be lost. Does nothing the second time.
 
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local wait = require "zklock.wait"
 
 local coroutine, error, pcall, setmetatable, type = coroutine, error, pcall, setmetatable, type

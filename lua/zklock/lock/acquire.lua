@@ -1,17 +1,17 @@
 --- acquire: one acquisition of a lock, from its request to a hold, or to the answer why there is none.
 --
--- For zklock.lock, and for multis, which ask for several locks before they wait. The hold (zklock.hold) exists from the beginning.
--- As long as it is waited for, the client knows it (`client._attempts`, a weak set: if its coroutine is never resumed, it is
--- collected). The code that asks must conclude or abandon it.
+-- For zklock.lock, and for multis, which ask for several locks before they wait. The hold (zklock.lock.hold) exists from the
+-- beginning. As long as it is waited for, the client knows it (`client._attempts`, a weak set: if its coroutine is never resumed,
+-- it is collected). The code that asks must conclude or abandon it.
 --
 -- A *record* is for the code that ends an acquisition after an error: a table with the hold, and how many levels it has by this
 -- acquisition. Both are noted before anything is asked for, so that the hold shows the result, at whatever instruction the error
 -- was raised.
 
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local deadlock = require "zklock.lock.deadlock"
-local Hold = require "zklock.hold"
+local Hold = require "zklock.lock.hold"
 local LockGroups = require "zklock.lock_groups"
 local options = require "zklock.options"
 local wait = require "zklock.wait"

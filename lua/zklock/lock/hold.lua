@@ -14,7 +14,7 @@
 -- which it releases the acquisition, so that a debug hook, which may raise an error at any instruction, finds both or neither.
 
 local arguments = require "zklock.lock.arguments"
-local caller = require "zklock.caller"
+local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
@@ -50,7 +50,7 @@ local check_self = new_check("hold", "a hold", { [Hold] = true })
 
 --- Makes a hold for an acquisition that waits, of one permit. Nothing is sent yet.
 -- @tparam Lock lock
--- @tparam table|boolean me the caller that acquires (zklock.caller); false: none, but a callback
+-- @tparam table|boolean me the caller that acquires (zklock.lock.caller); false: none, but a callback
 -- @treturn Hold
 function Hold.new(lock, me)
     return setmetatable({ _lock = lock, _caller = me, _state = false }, Hold) -- and C adds `_acquisition`

@@ -42,7 +42,7 @@ local check_self = new_check("call", "a call", { [Call] = true })
 
 --- Tells the adapter whether the client has calls.
 local function tell_adapter(client, has_calls)
-    local calls = client._adapter.calls
+    local calls = client:desk().adapter.calls
     if calls then
         calls(client, has_calls)
     elseif has_calls then
@@ -55,13 +55,13 @@ end
 -- @treturn string|nil message
 -- @treturn string|nil code "closed", "forked"; or what the adapter says
 function Call.is_possible(client)
-    local state, problem, code = client._core:state()
+    local state, problem, code = client:desk().core:state()
     if state == nil then
         return nil, problem, code
     elseif state == "closed" then
         return nil, "the client is closed", "closed"
     end
-    local can_call = client._adapter.can_call
+    local can_call = client:desk().adapter.can_call
     if can_call then
         return can_call(client)
     end
@@ -83,10 +83,10 @@ function Call.begin(client, kind, subject, handle, seconds, fn, observer)
         _client = client, _kind = kind, _subject = subject, _handle = handle, _fn = fn, _deadline = now() + seconds,
         _observes = observer == nil, _next = false
     }, Call)
-    local registry = client._registry
-    local is_first = next(registry.calls) == nil
-    registry.calls[call] = true
-    registry.observers[handle:id()] = observer or call
+    local desk = client:desk()
+    local is_first = next(desk.calls) == nil
+    desk.calls[call] = true
+    desk.observers[handle:id()] = observer or call
     if is_first then
         tell_adapter(client, true)
     else
@@ -104,20 +104,20 @@ end
 --- Forgets a call. From now on the client refers to it no more.
 local function finish(call)
     local client = call._client
-    local registry = client._registry
+    local desk = client:desk()
     call._fn = nil
-    registry.calls[call] = nil
-    if call._observes and registry.observers[call._handle:id()] == call then
-        registry.observers[call._handle:id()] = nil
+    desk.calls[call] = nil
+    if call._observes and desk.observers[call._handle:id()] == call then
+        desk.observers[call._handle:id()] = nil
     end
-    if next(registry.calls) == nil then
+    if next(desk.calls) == nil then
         tell_adapter(client, false)
     end
 end
 
 --- Forgets a call, if there is one with this subject, because an error has kept its function from returning it.
 function Call.take_back(client, subject)
-    for call in pairs(client._registry.calls) do
+    for call in pairs(client:desk().calls) do
         if call._subject == subject then
             return finish(call)
         end

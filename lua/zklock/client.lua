@@ -18,9 +18,9 @@ local Lock = require "zklock.lock"
 local LockGroups = require "zklock.lock_groups"
 local Multi = require "zklock.multi"
 local new_check = require "zklock.check_self"
+local new_desk = require "zklock.desk"
 local node = require "zklock.node"
 local options = require "zklock.options"
-local protect = require "zklock.protect"
 local report = require "zklock.report"
 local RwLock = require "zklock.rwlock"
 local Semaphore = require "zklock.semaphore"
@@ -49,22 +49,11 @@ Client.__index = Client
 --- For zklock.connect. `handle` is the C client; `settings` have been checked.
 function Client.new(handle, servers, adapter, settings)
     local client = setmetatable({
-        _core = handle,
-        _servers = servers,
-        _adapter = adapter,
-        _registry = wait.new_registry(),
-        _protect = protect.by(adapter),
-        -- the set of the holds that are asked for, and of the runs of multis
-        _attempts = setmetatable({}, { __mode = "k" }),
-        _identity = settings.identity,
-        _acl = settings.acl,
-        _has_auth = settings.auth ~= nil or (settings.tls or {}).cert_file ~= nil,
-        _has_tls = settings.tls and true or false,
+        _desk = new_desk(handle, servers, adapter, settings),
         _session_timeout = settings.session_timeout,
         _log = settings.log,
         _lock_groups = LockGroups.new(),
         _latest_settings = false, -- of the latest lock, see read_lock
-        _state_listeners = {},
         _last_state = "connecting",
         _last_problem = ""
     }, Client)
@@ -76,6 +65,11 @@ end
 
 local check_self = new_check("client", "a client", { [Client] = true })
 
+--- Returns the client's desk (zklock.desk).
+function Client.desk(self)
+    return self._desk
+end
+
 -- State ---------------------------------------------------------------------------------------------------------------
 
 --- The state of the session, as known at this instant. Sends nothing.
@@ -85,14 +79,14 @@ local check_self = new_check("client", "a client", { [Client] = true })
 -- @treturn string|nil code of that problem
 function Client:state()
     check_self(self, "state")
-    return self._core:state()
+    return self._desk.core:state()
 end
 
 --- The session timeout that the server granted.
 -- @treturn number seconds; 0 before the first session, and in a process forked from the client's
 function Client:session_timeout()
     check_self(self, "session_timeout")
-    return self._core:session_timeout() or 0
+    return self._desk.core:session_timeout() or 0
 end
 
 --- Calls `fn(state, problem, code)` at each change of the state or of the problem. The pump calls it: of several changes between
@@ -109,7 +103,7 @@ function Client:on(event, fn)
         error(format("client:on: the second argument must be a function (got a %s)", type(fn)), 2)
     end
     local listener = { fn = fn }
-    local listeners = self._state_listeners
+    local listeners = self._desk.listeners
     listeners[#listeners + 1] = listener
     if self:needs_pump() then
         wait.attend(self)
@@ -130,7 +124,7 @@ end
 -- @treturn string|nil code "forked"
 function Client:stats()
     check_self(self, "stats")
-    local stats, message, code = self._core:stats()
+    local stats, message, code = self._desk.core:stats()
     if not stats then
         return nil, message, code
     end
@@ -156,7 +150,7 @@ end
 -- @treturn string|nil code "forked"
 function Client:group_stats()
     check_self(self, "group_stats")
-    local state, message, code = self._core:state()
+    local state, message, code = self._desk.core:state()
     if state == nil then
         return nil, message, code
     end
@@ -180,7 +174,7 @@ end
 -- @treturn string|nil code "forked"
 function Client:pollfd()
     check_self(self, "pollfd")
-    return self._core:pollfd()
+    return self._desk.core:pollfd()
 end
 
 --- For adapters: whether pump has work or may have some soon: a waiter waits for this client, a callback waits for its answer, a
@@ -189,9 +183,9 @@ end
 -- @treturn boolean
 function Client:needs_pump()
     check_self(self, "needs_pump")
-    local registry = self._registry
-    return next(registry.everybody) ~= nil or next(registry.observers) ~= nil or next(registry.calls) ~= nil
-        or self._core:busy() == true
+    local desk = self._desk
+    return next(desk.everybody) ~= nil or next(desk.observers) ~= nil or next(desk.calls) ~= nil
+        or desk.core:busy() == true
 end
 
 --- For zklock.ui: the nodes by which this client holds locks at this instant, and how long each is certainly held if nothing more
@@ -199,7 +193,7 @@ end
 -- @treturn table node's path -> seconds; math.huge without a lease
 function Client:_leases()
     local leases = {}
-    for _, observer in pairs(self._registry.observers) do
+    for _, observer in pairs(self._desk.observers) do
         local acquisition = Hold.is_hold(observer) and Hold.held_acquisition(observer)
         local path = acquisition and acquisition:node()
         if path then
@@ -224,7 +218,7 @@ end
 
 --- Runs one of the program's callbacks. `what` names it in the report of its error.
 function Client:_run_callback(what, fn, ...)
-    local spawn = self._adapter.spawn
+    local spawn = self._desk.adapter.spawn
     if spawn then
         local first, second, third = ...
         return spawn(function()
@@ -232,6 +226,11 @@ function Client:_run_callback(what, fn, ...)
         end)
     end
     run_protected(self, what, fn, ...)
+end
+
+--- Whether the program is to be told of changes of the state, or of what happens.
+function Client.has_listeners(self)
+    return self._log ~= nil or #self._desk.listeners > 0
 end
 
 --- Passes a line to `log`, if there is one.
@@ -246,7 +245,7 @@ function Client:_drain_log()
     if not self._log then
         return
     end
-    local handle = self._core
+    local handle = self._desk.core
     local level, message = handle:next_log()
     while level do
         self:_say(LEVELS[level] or "debug", message)
@@ -257,12 +256,12 @@ end
 --- Notifies the listeners if the state, or the problem, has changed since the last pump.
 -- @treturn boolean whether it changed
 function Client:_state_changed()
-    local state, problem, code = self._core:state()
+    local state, problem, code = self._desk.core:state()
     if state == self._last_state and problem == self._last_problem then
         return false
     end
     self._last_state, self._last_problem = state, problem
-    local listeners = self._state_listeners
+    local listeners = self._desk.listeners
     local kept = 0
     for index = 1, #listeners do
         local listener = listeners[index]
@@ -285,7 +284,7 @@ end
 
 --- Whether there is a connection, or never will be one.
 local function connection_decided(client)
-    local state = client._core:state()
+    local state = client._desk.core:state()
     return state == nil or state == "connected" or FINAL_STATES[state] or false
 end
 
@@ -297,30 +296,30 @@ local function await_connection(client, timeout)
         if decided == nil then
             return nil, message, code
         elseif not decided then
-            local _, _, why = client._core:state()
+            local _, _, why = client._desk.core:state()
             return nil, client:_unreachable(format("no connection within %s", options.in_seconds(timeout))),
                 why == "tls_failed" and why or "disconnected"
         end
-        state, problem, problem_code = client._core:state()
+        state, problem, problem_code = client._desk.core:state()
         if state == "connected" and problem_code == nil then
             return true
         end
     until state == nil or state == "connected" or FINAL_STATES[state] -- otherwise it was lost again at once
-    return nil, format("cannot work with ZooKeeper at %s: %s", client._servers, problem), problem_code or "closed"
+    return nil, format("cannot work with ZooKeeper at %s: %s", client._desk.servers, problem), problem_code or "closed"
 end
 
 --- Begins to end the session, if close has not, and stops the adapter's pump: nothing is going to wait for this client any more.
 function Client:_abandon()
-    self._core:close()
-    if self._adapter.detach and not self._detached then
+    self._desk.core:close()
+    if self._desk.adapter.detach and not self._detached then
         self._detached = true
-        self._adapter.detach(self)
+        self._desk.adapter.detach(self)
     end
 end
 
 --- For zklock.connect: waits for the first connection. Closes the client if there is none in time, or on an error.
 function Client:_await_connection(timeout)
-    local ok, connected, message, code = self._protect(await_connection, self, timeout)
+    local ok, connected, message, code = self._desk.protect(await_connection, self, timeout)
     if ok and connected then
         return true
     end
@@ -335,11 +334,11 @@ end
 
 --- Returns a message about a missing connection: what was tried, which servers, and the reason.
 function Client:_unreachable(what)
-    local _, problem = self._core:state()
+    local _, problem = self._desk.core:state()
     if problem == nil or problem == "" then
-        return format("%s: ZooKeeper at %s does not answer", what, self._servers)
+        return format("%s: ZooKeeper at %s does not answer", what, self._desk.servers)
     end
-    return format("%s: no connection to ZooKeeper at %s: %s", what, self._servers, problem)
+    return format("%s: no connection to ZooKeeper at %s: %s", what, self._desk.servers, problem)
 end
 
 --- Seconds without a packet from a server that owes answers after which it counts as hanging: at least, and at most.
@@ -349,8 +348,8 @@ local HANGS_AFTER, HANGS_FOR_SURE = 0.1, 1
 -- connection, and if the server hangs: it owes answers, and nothing has come from it for a second, or half of the question's time.
 -- @tparam number seconds how long the question had
 function Client:_is_answered(seconds)
-    local unanswered = self._core:unanswered()
-    return self._core:state() == "connected" and unanswered ~= nil
+    local unanswered = self._desk.core:unanswered()
+    return self._desk.core:state() == "connected" and unanswered ~= nil
         and unanswered < max(HANGS_AFTER, min(HANGS_FOR_SURE, seconds / 2))
 end
 
@@ -364,7 +363,7 @@ end
 
 --- How many seconds to wait for the acknowledgement of clean-up, which then goes on in the background: the session timeout.
 function Client:_cleanup_timeout()
-    local negotiated = self._core:session_timeout()
+    local negotiated = self._desk.core:session_timeout()
     return negotiated and negotiated > 0 and negotiated or self._session_timeout
 end
 
@@ -406,7 +405,7 @@ function Client:flush(timeout)
     if not seconds then
         error("client:flush: " .. wrong, 2)
     end
-    local query, message, code = self._core:flush()
+    local query, message, code = self._desk.core:flush()
     if not query then
         return nil, message, code
     end
@@ -420,7 +419,7 @@ end
 
 --- Whether the client is closed. A client whose credentials were refused stays in that state for good.
 local function is_closed(client)
-    local state = client._core:state()
+    local state = client._desk.core:state()
     return state == nil or FINAL_STATES[state] or false
 end
 
@@ -440,14 +439,14 @@ function Client:close(timeout)
     if timeout == nil then
         seconds = CLOSE_TIMEOUT
     end
-    local state, problem, code = self._core:state()
+    local state, problem, code = self._desk.core:state()
     if state == nil then
         return nil, problem, code
     elseif self._joined then
         return true
     end
-    self._closing = true -- from now on zklock.shared does not return it
-    self._core:close()
+    self._desk.closing = true -- from now on zklock.shared does not return it
+    self._desk.core:close()
     local closed, message
     closed, message, code = wait.until_decided(self, nil, now() + seconds, is_closed, self)
     if closed == nil then
@@ -458,7 +457,7 @@ function Client:close(timeout)
     wait.pump(self)
     if not self._joined then
         self._joined = true
-        self._core:join()
+        self._desk.core:join()
         self:_abandon()
     end
     return true
@@ -490,18 +489,19 @@ local NONE = {}
 -- @treturn table the settings; or nil and what is wrong
 local function read_settings(client, given, schema)
     local settings, wrong = options.read(given, schema)
-    wrong = wrong or options.creator_problem(settings.acl, client._has_auth,
+    local desk = client._desk
+    wrong = wrong or options.creator_problem(settings.acl, desk.has_auth,
         "when the client was opened without auth or tls.cert_file")
     if wrong then
         return nil, wrong
     end
-    settings.identity = settings.identity or client._identity
-    settings.acl = settings.acl or client._acl
+    settings.identity = settings.identity or desk.identity
+    settings.acl = settings.acl or desk.acl
     settings.group = client._lock_groups:find(settings.metrics)
     settings.specs = {}
-    local adapter = client._adapter
-    settings.protect = client._protect
-    settings.core, settings.observers, settings.listeners = client._core, client._registry.observers, client._state_listeners
+    local adapter = desk.adapter
+    settings.desk, settings.core, settings.protect = desk, desk.core, desk.protect
+    settings.observers, settings.listeners = desk.observers, desk.listeners
     settings.owner, settings.sending, settings.bind = adapter.owner or false, adapter.sending or false, adapter.bind or false
     settings.may_block_for = settings.linger == 0 and adapter.may_block_for or false -- a lingering lock is usually granted at once
     settings.observed = (adapter.bind or settings.on_lost or settings.on_revoke) and true or false
@@ -729,7 +729,7 @@ end
 
 --- "zklock client (host:2181, connected)". Contains no credentials.
 function Client:__tostring()
-    return format("zklock client (%s, %s)", self._servers, self._core:state() or "forked")
+    return format("zklock client (%s, %s)", self._desk.servers, self._desk.core:state() or "forked")
 end
 
 --- For `local client <close> = assert(zklock.connect(…))`: closes the client at the end of the block.

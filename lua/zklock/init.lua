@@ -177,7 +177,7 @@ local UNCOUNTED = { connect_timeout = true, wait = true }
 --- Whether a client may be given to further callers.
 local function is_open(client)
     local state = client and client:state()
-    return state and state ~= "closed" and not client._closing
+    return state and state ~= "closed" and not client:desk().closing
 end
 
 --- Returns the only client that this Lua state (in nginx: this worker) has for a server list and options. Opens it at the first
@@ -222,7 +222,7 @@ function zklock._only_shared()
     local only
     for _, client in pairs(shared) do
         local state = client:state()
-        if state and state ~= "closed" and not client._closing then
+        if state and state ~= "closed" and not client:desk().closing then
             if only then
                 return nil
             end

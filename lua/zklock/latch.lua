@@ -79,16 +79,17 @@ local function ask(self, run, seconds)
     end
     local deadline = now() + (run.try and client:_cleanup_timeout() or seconds)
     local asked
-    asked, message, code = core.acquire(client._core, spec, run, run.try, 1)
+    asked, message, code = core.acquire(client:desk().core, spec, run, run.try, 1)
     if asked == nil then
         return nil, message, code
     end
     local acquisition = run._acquisition
-    if client._adapter.bind then
-        run._caller = caller.running(client._adapter.owner)
-        client._adapter.bind(run) -- the wait ends with whatever runs, such as a request
+    local adapter = client:desk().adapter
+    if adapter.bind then
+        run._caller = caller.running(adapter.owner)
+        adapter.bind(run) -- the wait ends with whatever runs, such as a request
     end
-    if run.try and client._core:state() ~= "connected" then
+    if run.try and client:desk().core:state() ~= "connected" then
         deadline = min(deadline, now() + OFFLINE_PATIENCE)
     end
     local decided
@@ -116,7 +117,7 @@ end
 local function perform(self, mode, what, seconds)
     local run = { mode = mode, what = what, try = seconds == 0, _acquisition = false, _cancelled = false }
     self._waits[run] = true
-    local ok, done, message, code = self._client._protect(ask, self, run, seconds)
+    local ok, done, message, code = self._client:desk().protect(ask, self, run, seconds)
     self._waits[run] = nil
     if run._acquisition then
         run._acquisition:cancel()
@@ -218,9 +219,9 @@ function Latch:cancel()
     for index = 1, #runs do
         local run = runs[index]
         run._cancelled = "cancelled"
-        local waiter = run._acquisition and client._registry.by_handle[run._acquisition:id()]
+        local waiter = run._acquisition and client:desk().by_handle[run._acquisition:id()]
         if waiter then
-            client._adapter.wake(waiter)
+            client:desk().adapter.wake(waiter)
         end
     end
     return runs[1] ~= nil

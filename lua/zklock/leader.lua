@@ -48,7 +48,7 @@ local check_self = new_check("leader", "a leader", { [Leader] = true })
 local pause_kind = { name = "leader" }
 
 function pause_kind.decided(subject)
-    local state = subject.client._core:state()
+    local state = subject.client:desk().core:state()
     return subject.cancelled or state == nil or state == "closed"
 end
 
@@ -73,10 +73,10 @@ local function campaign_later(self)
     local able, problem = Call.is_possible(client)
     local timer
     if able then
-        timer, problem = client._core:timer()
+        timer, problem = client:desk().core:timer()
     end
     if not timer then
-        if not client._closing then
+        if not client:desk().closing then
             report(self, "the candidate campaigns no more", problem)
         end
         return
@@ -93,7 +93,7 @@ end
 local function campaign_failed(self, message, code)
     if code == "lost" then
         campaign(self)
-    elseif self._closed or code == "cancelled" or code == "forked" or code == "closed" and self._client._closing then
+    elseif self._closed or code == "cancelled" or code == "forked" or code == "closed" and self._client:desk().closing then
         return -- the program has ended it
     else
         report(self, "the campaign failed", message)
@@ -248,8 +248,7 @@ function Leader.new(client, path, settings, lock_settings)
     if not begun then
         return nil, message, code
     end
-    client._leaders = client._leaders or {}
-    client._leaders[self] = true -- it campaigns until it is closed, also if the program has dropped it
+    client:desk().leaders[self] = true -- it campaigns until it is closed, also if the program has dropped it
     return self
 end
 
@@ -336,7 +335,7 @@ end
 function Leader:close()
     check_self(self, "close")
     self._closed = true
-    self._client._leaders[self] = nil
+    self._client:desk().leaders[self] = nil
     if self._call then
         self._call:cancel()
     end
@@ -349,7 +348,7 @@ end
 --- For adapters whose process is about to end: closes all candidates of a client. Runs on_lost in the running coroutine.
 function Leader.close_all(client)
     local leaders = {}
-    for leader in pairs(client._leaders or {}) do
+    for leader in pairs(client:desk().leaders) do
         leaders[#leaders + 1] = leader
     end
     for index = 1, #leaders do

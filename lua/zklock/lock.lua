@@ -172,7 +172,7 @@ end
 function Lock:cancel()
     check_self(self, "cancel")
     local waiting, cancelled, me = {}, false, running(self._settings.owner)
-    for hold in pairs(self._client._attempts) do
+    for hold in pairs(self._settings.desk.attempts) do
         if hold._lock == self and caller.cancels(hold._caller, me) then
             waiting[#waiting + 1] = hold
         end
@@ -242,7 +242,7 @@ end
 --- The answer to a coroutine that holds nothing by this object.
 -- @treturn nil, message, code
 function Lock:_not_held()
-    local state, problem, code = self._client._core:state()
+    local state, problem, code = self._settings.desk.core:state()
     if state == nil then
         return nil, problem, code
     end

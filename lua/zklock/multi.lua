@@ -45,7 +45,8 @@ Multi.check_members = member_list.check
 
 --- For Client:multi. `ordered` is the list that check_members returned.
 function Multi.new(client, ordered)
-    client._contended = client._contended or Contended.new()
+    local desk = client:desk()
+    desk.contended = desk.contended or Contended.new()
     return setmetatable({
         _client = client,
         _members = ordered,
@@ -100,7 +101,7 @@ end
 function Multi:cancel()
     check_self(self, "cancel")
     local found, cancelled = {}, false
-    local me = caller.running(self._client._adapter.owner)
+    local me = caller.running(self._client:desk().adapter.owner)
     for _, run in pairs(self._runs) do
         if caller.cancels(run.me, me) then
             found[#found + 1] = run

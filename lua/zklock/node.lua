@@ -108,11 +108,11 @@ function node.read_create(client, settings, in_transaction)
     elseif read.container and (read.ephemeral or read.sequential) then
         return nil, "option 'container' must not be true together with ephemeral or sequential"
     end
-    wrong = options.creator_problem(read.acl, client._has_auth, "when the client was opened without auth or tls.cert_file")
+    wrong = options.creator_problem(read.acl, client:desk().has_auth, "when the client was opened without auth or tls.cert_file")
     if wrong then
         return nil, wrong
     end
-    read.acl = read.acl or client._acl
+    read.acl = read.acl or client:desk().acl
     return read
 end
 
@@ -155,7 +155,7 @@ end
 -- @tparam number|nil deadline on core.now()'s clock, where the time has begun to run before
 -- @treturn userdata|nil the answered operation; its method take returns the results
 function node.perform(client, request, timeout, what, writes, deadline)
-    local operation, message, code = client._core:operate(request)
+    local operation, message, code = client:desk().core:operate(request)
     if not operation then
         return nil, message, code
     end
@@ -206,7 +206,7 @@ local function operate_for_call(client, name, request, settings, what, writes, r
         return nil, message, code
     end
     local operation
-    operation, message, code = client._core:operate(request)
+    operation, message, code = client:desk().core:operate(request)
     if not operation then
         return nil, message, code
     end
@@ -271,7 +271,7 @@ end
 --- Called by the pump on a notification. Wakes all waiters, because any number of coroutines may wait for a watch.
 function Watch:_handle_changed()
     if look(self) ~= false then
-        self._client._registry.observers[self._operation:id()] = nil -- it fires only once
+        self._client:desk().observers[self._operation:id()] = nil -- it fires only once
     end
     if self._changed then
         self._changed()
@@ -399,7 +399,7 @@ function Watch:cancel()
         if next(self._calls) then
             self._operation:call_owner() -- the pump calls the callbacks
         else
-            self._client._registry.observers[self._operation:id()] = nil
+            self._client:desk().observers[self._operation:id()] = nil
         end
         self._operation:cancel()
         wait.wake_everybody(self._client)

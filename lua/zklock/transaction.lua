@@ -125,7 +125,7 @@ end
 --- Returns the paths of the nodes to be checked first, and by index the locks that they belong to; or nil, message, code if one
 -- of the locks is not held by its hold any more.
 local function guard(self)
-    local state, problem, state_code = self._client._core:state()
+    local state, problem, state_code = self._client:desk().core:state()
     if state == nil then
         return nil, problem, state_code
     end

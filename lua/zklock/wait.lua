@@ -19,51 +19,27 @@ local call, PCALL_YIELDS = protect.call, protect.PCALL_YIELDS
 
 local wait = {}
 
-local WEAK_KEYS = { __mode = "k" }
-local WEAK_VALUES = { __mode = "v" }
-local WEAK_BOTH = { __mode = "kv" }
-
---- The registry of a client: its waiters and observers. All references are weak: a coroutine that is never resumed again is
--- collected together with the locks to which only this coroutine refers.
-function wait.new_registry()
-    return {
-        by_handle = setmetatable({}, WEAK_VALUES), -- id of a handle -> the waiter for it
-        -- all waiters -> what they wait for; the client's state concerns every waiter
-        everybody = setmetatable({}, WEAK_KEYS),
-        -- id of a handle -> the hold that is notified of its changes
-        observers = setmetatable({}, WEAK_VALUES),
-        calls = {},                                -- the calls (zklock.call) that have no answer yet: the only strong references
-        deadlines = setmetatable({}, WEAK_KEYS),   -- all waiters with a deadline -> the deadline
-        -- waiters that a sweep has found behind their deadline -> when it first did
-        overdue = setmetatable({}, WEAK_KEYS),
-        threads = setmetatable({}, WEAK_BOTH),     -- on PUC Lua 5.1: waiters and acquisitions -> their coroutines
-        sweep_due = 0,                             -- when the next sweep is due
-        -- whether an error has kept a pump from passing on notifications
-        missed = false
-    }
-end
-
 --- Notes which waiter the notifications of a handle, or of several handles, concern. `handle` is an id or a list of ids.
-local function concern(registry, handle, waiter)
+local function concern(desk, handle, waiter)
     if type(handle) == "table" then
         for index = 1, #handle do
-            registry.by_handle[handle[index]] = waiter
+            desk.by_handle[handle[index]] = waiter
         end
     elseif handle then
-        registry.by_handle[handle] = waiter
+        desk.by_handle[handle] = waiter
     end
 end
 
 --- Has `observer:_handle_changed()` called when a handle changes, also while nothing waits for the client.
 function wait.observe(client, handle, observer)
-    client._registry.observers[handle] = observer
+    client:desk().observers[handle] = observer
     wait.attend(client)
 end
 
 --- Makes sure that the adapter's pump runs, if the adapter has one and a loop can run it. A wait does this itself, but a lock
 -- that is granted at once is held without a wait.
 function wait.attend(client)
-    local attend = client._adapter.attend
+    local attend = client:desk().adapter.attend
     if attend then
         attend(client)
     end
@@ -73,7 +49,7 @@ end
 -- condition again. If something needs no request, for example a lock that the client has already, its result must not depend on
 -- what the client's thread was doing.
 local function at_last(client, decided, subject)
-    client._core:catch_up()
+    client:desk().core:catch_up()
     return decided(subject) and true or false
 end
 
@@ -133,21 +109,21 @@ end
 
 --- Where an error may unwind a coroutine without a trace: notes which one has a waiter, or an acquisition, in a local variable. See
 -- sweep. Elsewhere false.
-wait.note_thread = not PCALL_YIELDS and function(registry, thing)
-    registry.threads[thing] = coroutine.running()
+wait.note_thread = not PCALL_YIELDS and function(desk, thing)
+    desk.threads[thing] = coroutine.running()
 end
 local note_thread = wait.note_thread
 
 --- Registers a waiter and waits. Runs protected.
 local function wait_registered(client, adapter, waiter, handle, deadline, decided, subject)
-    local registry = client._registry
+    local desk = client:desk()
     local guard = coroutine.close and new_guard(client, waiter) or nil
-    registry.everybody[waiter] = subject
-    registry.deadlines[waiter] = deadline
+    desk.everybody[waiter] = subject
+    desk.deadlines[waiter] = deadline
     if note_thread then
-        note_thread(registry, waiter)
+        note_thread(desk, waiter)
     end
-    concern(registry, handle, waiter)
+    concern(desk, handle, waiter)
     local outcome, message, code
     for _ in once, nil, nil, guard do
         outcome, message, code = wait_among_others(client, adapter, waiter, deadline, decided, subject)
@@ -155,14 +131,14 @@ local function wait_registered(client, adapter, waiter, handle, deadline, decide
             guard.waits = false
         end
     end
-    registry.everybody[waiter], registry.deadlines[waiter] = nil, nil
-    concern(registry, handle, nil)
+    desk.everybody[waiter], desk.deadlines[waiter] = nil, nil
+    concern(desk, handle, nil)
     return outcome, message, code
 end
 
 --- Gives up a wait that will not go on, and whatever it waited for.
 local function give_up(client, waiter)
-    local forget = client._adapter.forget
+    local forget = client:desk().adapter.forget
     if forget then
         forget(waiter)
     end
@@ -177,7 +153,7 @@ local function among_others_until_decided(client, adapter, handle, deadline, dec
         call(wait_registered, client, adapter, waiter, handle, deadline, decided, subject)
     if not ok then
         give_up(client, waiter)
-        concern(client._registry, handle, nil)
+        concern(client:desk(), handle, nil)
         error(outcome, 0)
     elseif outcome == nil then
         return nil, message, code
@@ -199,7 +175,7 @@ function wait.until_decided(client, handle, deadline, decided, subject)
     if decided(subject) then
         return true
     end
-    local adapter = client._adapter
+    local adapter = client:desk().adapter
     local here = adapter.here and adapter.here() or adapter
     if here.alone then
         return alone_until_decided(client, here, deadline, decided, subject)
@@ -210,7 +186,7 @@ end
 --- Whether a wait here would block the whole program. Then only other processes can change anything meanwhile.
 -- @treturn boolean
 function wait.is_alone(client)
-    local adapter = client._adapter
+    local adapter = client:desk().adapter
     local here = adapter.here and adapter.here() or adapter
     return here.alone == true
 end
@@ -220,7 +196,7 @@ end
 -- @treturn boolean
 function wait.is_possible(client)
     local isyieldable = coroutine.isyieldable
-    if isyieldable == nil or isyieldable() or wait.is_alone(client) or client._adapter.yields == false then
+    if isyieldable == nil or isyieldable() or wait.is_alone(client) or client:desk().adapter.yields == false then
         return true
     end
     local _, is_main = coroutine.running()
@@ -234,15 +210,16 @@ local function abandon_hold(client, hold, code)
     if hold._acquisition then
         hold._acquisition:cancel()
     end
-    if not client._attempts[hold] then
+    local attempts = client:desk().attempts
+    if not attempts[hold] then
         return nil
     end
-    client._attempts[hold] = nil
+    attempts[hold] = nil
     if hold._lock then
         hold._state = "over"
         caller.forget(hold)
     end
-    for attempt in pairs(client._attempts) do
+    for attempt in pairs(attempts) do
         if attempt._current and attempt._current.hold == hold then
             return attempt
         end
@@ -256,8 +233,9 @@ end
 -- @tparam table waiter
 -- @tparam string|nil code the answer of an acquisition if its coroutine goes on nevertheless; default "cancelled"
 function wait.abandon(client, waiter, code)
-    local subject = client._registry.everybody[waiter]
-    client._registry.everybody[waiter] = nil
+    local everybody = client:desk().everybody
+    local subject = everybody[waiter]
+    everybody[waiter] = nil
     local run = nil
     if type(subject) == "userdata" then
         subject:cancel()
@@ -278,20 +256,20 @@ local SWEEP = 0.5
 local OVERDUE = 1
 
 --- Whether a coroutine has left the functions that had `thing` in a local variable. Known on PUC Lua 5.1 only.
-local function is_unwound(registry, thing)
-    local thread = registry.threads[thing]
+local function is_unwound(desk, thing)
+    local thread = desk.threads[thing]
     return thread ~= nil and (coroutine.status(thread) == "dead" or not core.stands_in(thread, thing))
 end
 
 --- Whether a waiter has an acquisition under way and should have gone on long ago.
-local function is_overdue(registry, waiter, time)
-    local deadline, subject = registry.deadlines[waiter], registry.everybody[waiter]
+local function is_overdue(desk, waiter, time)
+    local deadline, subject = desk.deadlines[waiter], desk.everybody[waiter]
     if deadline == nil or deadline > time or type(subject) ~= "table" or not (subject._acquisition or subject.abandon) then
         return false
     end
-    local found = registry.overdue[waiter]
+    local found = desk.overdue[waiter]
     if not found then
-        registry.overdue[waiter] = time
+        desk.overdue[waiter] = time
     end
     return found ~= nil and time - found >= OVERDUE
 end
@@ -303,12 +281,12 @@ end
 -- An overdue coroutine may still go on: the pump may run several times in one turn of a loop that was blocked, before the loop
 -- resumes the coroutine. So the adapter keeps its waiter, and wakes it.
 local function sweep(client, time)
-    local registry, doomed, overdue = client._registry, {}, {}
-    registry.sweep_due = time + SWEEP
-    for waiter in pairs(registry.everybody) do
-        if is_unwound(registry, waiter) then
+    local desk, doomed, overdue = client:desk(), {}, {}
+    desk.sweep_due = time + SWEEP
+    for waiter in pairs(desk.everybody) do
+        if is_unwound(desk, waiter) then
             doomed[#doomed + 1] = waiter
-        elseif is_overdue(registry, waiter, time) then
+        elseif is_overdue(desk, waiter, time) then
             overdue[#overdue + 1] = waiter
         end
     end
@@ -317,11 +295,11 @@ local function sweep(client, time)
     end
     for index = 1, #overdue do
         wait.abandon(client, overdue[index], "timeout")
-        client._adapter.wake(overdue[index])
+        desk.adapter.wake(overdue[index])
     end
     doomed = {}
-    for attempt in pairs(client._attempts) do
-        if is_unwound(registry, attempt) then
+    for attempt in pairs(desk.attempts) do
+        if is_unwound(desk, attempt) then
             doomed[#doomed + 1] = attempt
         end
     end
@@ -335,9 +313,9 @@ end
 
 --- Whether something may need a sweep and the sweep is due. The pump sweeps then.
 function wait.is_sweep_due(client)
-    local registry = client._registry
-    local may_find = next(registry.everybody) ~= nil or not PCALL_YIELDS and next(client._attempts) ~= nil
-    return may_find and now() >= registry.sweep_due
+    local desk = client:desk()
+    local may_find = next(desk.everybody) ~= nil or not PCALL_YIELDS and next(desk.attempts) ~= nil
+    return may_find and now() >= desk.sweep_due
 end
 
 local function sweep_if_due(client)
@@ -369,18 +347,18 @@ end
 --- Wakes every waiter of a client. Lists them first, because a woken waiter may run, and end, at once.
 function wait.wake_everybody(client)
     local waiters = {}
-    for waiter in pairs(client._registry.everybody) do
+    for waiter in pairs(client:desk().everybody) do
         waiters[#waiters + 1] = waiter
     end
     for index = 1, #waiters do
-        client._adapter.wake(waiters[index])
+        client:desk().adapter.wake(waiters[index])
     end
 end
 
 --- Notifies every observer that something may have changed.
-local function tell_observers(registry)
+local function tell_observers(desk)
     local observers = {}
-    for _, observer in pairs(registry.observers) do
+    for _, observer in pairs(desk.observers) do
         observers[#observers + 1] = observer
     end
     for index = 1, #observers do
@@ -401,12 +379,13 @@ end
 
 --- The part of pump that runs protected. `missed`: notifications may have been taken from C and not passed on.
 local function pass_on(client, missed)
-    local core_client, registry = client._core, client._registry
+    local desk = client:desk()
+    local core_client = desk.core
     local handle, changed = core_client:next()
     while handle do
-        local waiter, observer = registry.by_handle[handle], registry.observers[handle]
+        local waiter, observer = desk.by_handle[handle], desk.observers[handle]
         if waiter then
-            client._adapter.wake(waiter)
+            desk.adapter.wake(waiter)
         end
         if observer then
             observer:_handle_changed()
@@ -414,14 +393,14 @@ local function pass_on(client, missed)
         handle, changed = core_client:next()
     end
     if missed then
-        tell_observers(registry)
+        tell_observers(desk)
     end
     sweep_if_due(client)
     if changed or missed then
         client:_drain_log()
         if client:_state_changed() then
             wait.wake_everybody(client)
-            wait.tell_calls(registry.calls) -- no notifications of their own may come
+            wait.tell_calls(desk.calls) -- no notifications of their own may come
         end
     end
 end
@@ -430,12 +409,12 @@ end
 -- notification is left: handles come first, because taking the last of them clears the fd. After an error (Ctrl-C) all waiters
 -- are woken, and the next pump notifies all observers, because notifications may have been taken and not passed on.
 function wait.pump(client)
-    local registry = client._registry
-    local missed = registry.missed
-    registry.missed = false
+    local desk = client:desk()
+    local missed = desk.missed
+    desk.missed = false
     local ok, problem = pcall(pass_on, client, missed)
     if not ok then
-        registry.missed = true
+        desk.missed = true
         wait.wake_everybody(client)
         error(problem, 0)
     end

@@ -7,7 +7,7 @@ local fixture = require "spec.support.fixture"
 --- Returns one object of each kind in zklock.core, all of them answered.
 local function objects()
     local client = fixture.client()
-    local handle, path = client._core, fixture.path()
+    local handle, path = client:desk().core, fixture.path()
     local spec = assert(core.lock_spec { path = path, mode = "mutex", identity = "a spec", acl = "open" })
     local all = {
         client = handle, spec = spec, acquisition = fixture.ask(client, spec), flush = assert(handle:flush()),
@@ -73,7 +73,7 @@ describe("zklock.core", function()
     it("raises an error for a reader that downgrades an acquisition of another client", function()
         local all, other = objects(), fixture.client()
         local spec = assert(core.lock_spec { path = fixture.path(), mode = "read", identity = "a spec", acl = "open" })
-        local ok, problem = pcall(core.acquire, other._core, spec, {}, false, nil, all.acquisition)
+        local ok, problem = pcall(core.acquire, other:desk().core, spec, {}, false, nil, all.acquisition)
         assert.is_false(ok)
         assert.truthy(problem:find("another client", 1, true), problem)
     end)

@@ -87,7 +87,7 @@ describe("inspect.tree", function()
 
     it("sees a lock that is made anew between the answers for its directory and for the one above", function()
         local client, happened = fixture.steady_client(), 0
-        local real = client._core
+        local real = client:desk().core
         for attempt = 1, is_virtual and 30 or 3 do
             local top = fixture.directory()
             local path = ("%s/lock-%d"):format(top, attempt)
@@ -95,7 +95,7 @@ describe("inspect.tree", function()
             local tree, child_is_read = Tree.new(client, { top }), false
             follow(tree, 2)
             delete_all(path)
-            client._core = setmetatable({}, { __index = function(_, name)
+            client:desk().core = setmetatable({}, { __index = function(_, name)
                 return function(_, ...)
                     local request = ...
                     if name == "operate" and request.kind == "children" then
@@ -110,7 +110,7 @@ describe("inspect.tree", function()
                 end
             end })
             follow(tree, 3)
-            client._core = real
+            client:desk().core = real
             if not fixture.has(path, 1) then
                 fixture.join(path, nil, "two")
             end

@@ -143,7 +143,7 @@ describe("an error at any instruction of", function()
         assert(client:flush(20))
         assert.equal(seats or 0, client:stats().entries)
         assert.is_false(seats == nil and client:needs_pump())
-        assert(next(client._attempts) == nil, "it is said to be acquired")
+        assert(next(client:desk().attempts) == nil, "it is said to be acquired")
     end
 
     local function assert_usable(object)
@@ -372,7 +372,7 @@ describe("an error at any instruction of", function()
                 case.returned = true
             end,
             check = function(case)
-                while next(client._registry.calls) do
+                while next(client:desk().calls) do
                     assert(core.poll(client:pollfd(), 20), "a call without an answer is left")
                     client:pump()
                 end

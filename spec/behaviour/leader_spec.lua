@@ -226,7 +226,7 @@ describe("leadership", function()
             anna.client:pump()
             return bert.client:stats().grants == 1
         end)
-        local asked, campaign = fixture.children(path), next(bert.client._attempts)
+        local asked, campaign = fixture.children(path), next(bert.client:desk().attempts)
         assert.equal(1, #asked)
         assert.equal(1, fixture.client():mutex(path):revoke(20))
         eventually(function()

@@ -233,7 +233,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
             assert.is_true(all:cancel())
         end }), client:mutex(paths[2]) }
         all = client:multi(locks)
-        client._contended:note(paths[1]) -- so that the locks are acquired in their order
+        client:desk().contended:note(paths[1]) -- so that the locks are acquired in their order
         interfere(function()
             until_revoked(locks[1])
         end)
@@ -247,7 +247,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
         local paths = multis.three_paths()
         local client, link, interfere = fixture.client_to_interfere({ session_timeout = 6 })
         local all, locks = multis.of(client, paths)
-        client._contended:note(paths[1])
+        client:desk().contended:note(paths[1])
         interfere(function()
             local acquisition = asked_for(locks[1])._acquisition
             local due = core.now() + 0.2

@@ -137,7 +137,7 @@ describe("a free lock of a multi", function()
         local client = fixture.steady_client()
         fixture.join(paths[1])
         assert.equal("timeout", select(3, (multis.of(client, paths)):acquire(0.05)))
-        local contended = client._contended
+        local contended = client:desk().contended
         for index = 1, 1000 do
             contended:note(("%s/%d"):format(paths[3], index))
         end

@@ -45,7 +45,7 @@ describe("coroutines that are forgotten", function()
             eventually(function()
                 collectgarbage()
                 client:pump()
-                return next(client._attempts) == nil
+                return next(client:desk().attempts) == nil
             end)
             eventually(function()
                 collectgarbage()

@@ -143,7 +143,7 @@ for _, kind in ipairs(kinds) do
             functions[4] = function()
                 loop.until_true(function()
                     local waiting = 0
-                    for _ in pairs(client._attempts) do
+                    for _ in pairs(client:desk().attempts) do
                         waiting = waiting + 1
                     end
                     return waiting == 3

@@ -185,7 +185,7 @@ describe("revoke", function()
             nodes[index] = holders[index]:node()
         end
         interfere(function()
-            local _, query = next(client._registry.everybody)
+            local _, query = next(client:desk().everybody)
             eventually(function()
                 return query:done()
             end)

@@ -74,17 +74,17 @@ describe("requests that are held back", function()
                 ask(("/%d-%d"):format(try, index)) -- their replies are due as long as nothing is forwarded
             end
             eventually(function()
-                return client._core:hold()
+                return client:desk().core:hold()
             end, PATIENCE)
-            client._core:push()
+            client:desk().core:push()
             arrived(between.client)
             eventually(function() -- the push above had nothing to send, so some holds are left out
-                return client._core:hold()
+                return client:desk().core:hold()
             end, PATIENCE)
             ask(("/%d-5"):format(try))
             ask(("/%d-6"):format(try))
             local before = arrived(between.client)
-            client._core:push()
+            client:desk().core:push()
             if before == "" then
                 socket.select({ between.client }, nil, PATIENCE)
                 if arrived(between.client) ~= "" then
@@ -97,7 +97,7 @@ describe("requests that are held back", function()
     end)
 
     it("are not worth it as long as few replies are due", function()
-        assert.is_false(client._core:hold())
+        assert.is_false(client:desk().core:hold())
         ask("/alone")
         assert.equal(1, #socket.select({ between.client }, nil, PATIENCE))
     end)

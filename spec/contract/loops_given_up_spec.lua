@@ -54,7 +54,7 @@ local function promises(loop)
                         assert.is_false(ok)
                         assert.truthy(tostring(problem):find(BOUNDARY, 1, true), tostring(problem))
                         if name == "pcall" then -- Lua shows the other functions only partly: the pump finds what they leave
-                            assert.is_nil(next(client._attempts))
+                            assert.is_nil(next(client:desk().attempts))
                         end
                         loops.until_true(loop, function()
                             return fixture.has(locks[2]:path(), 1) and fixture.has(locks[1]:path(), 0)

@@ -95,8 +95,8 @@ describe("requests that a worker holds back #nginx", function()
                 local lock = require("spec.support.inside_nginx").mutex("@PATH@")
                 local client, held, sent = lock._client, 0, 0
                 assert(lock:acquire(60))
-                local handle, fails = client._core, true
-                client._core = setmetatable({
+                local handle, fails = client:desk().core, true
+                client:desk().core = setmetatable({
                     hold = function()
                         held = held + 1
                         return true
@@ -236,7 +236,7 @@ describe("a pump whose socket #nginx", function()
         local server = start([[
             location = /fail { content_by_lua_block {
                 local inside = require "spec.support.inside_nginx"
-                local methods = getmetatable(inside.client()._core).__index
+                local methods = getmetatable(inside.client():desk().core).__index
                 local listen, tries = methods.listen, 0
                 function methods.listen()
                     tries = tries + 1

@@ -10,7 +10,7 @@ describe("the notify socket, a unix socket for event loops like nginx", function
 
     local function listening()
         local client = fixture.client()
-        local path = assert(client._core:listen())
+        local path = assert(client:desk().core:listen())
         return client, path, assert(path:match("^(.*)/notify$"))
     end
 
@@ -18,7 +18,7 @@ describe("the notify socket, a unix socket for event loops like nginx", function
     local function listen_elsewhere(parent, ending)
         local code = [[
             local client = require("zklock").connect("127.0.0.1:1", { connect_timeout = 0, wait = "blocking" })
-            print(client._core:listen())
+            print(client:desk().core:listen())
             io.stdout:flush()
             ]] .. ending
         return (cluster.run(cluster.words(program.environment(), { "TMPDIR=" .. parent, program.interpreter(), "-e", code })))
@@ -30,7 +30,7 @@ describe("the notify socket, a unix socket for event loops like nginx", function
         assert.equal("socket", (cluster.run({ "stat", "-c", "%F", path })))
         local peer = assert(require "socket.unix"())
         assert(peer:connect(path))
-        assert.is_true(client._core:accept())
+        assert.is_true(client:desk().core:accept())
         assert.is_false(files.exists(directory))
         peer:close()
     end)
@@ -40,7 +40,7 @@ describe("the notify socket, a unix socket for event loops like nginx", function
         assert.is_true(files.exists(directory))
         client:close()
         assert.is_false(files.exists(directory))
-        assert.is_nil((client._core:listen()))
+        assert.is_nil((client:desk().core:listen()))
     end)
 
     it("is removed with a process that ends without closing anything #once", function()

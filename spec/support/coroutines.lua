@@ -37,7 +37,7 @@ end
 --- Checks that no coroutine has left anything in a lock object.
 function coroutines.assert_unused(lock)
     assert.is_false(coroutines.is_used(lock))
-    for hold in pairs(lock._client._attempts) do
+    for hold in pairs(lock._client:desk().attempts) do
         assert.not_equal(lock, hold._lock)
     end
 end

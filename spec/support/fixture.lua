@@ -302,7 +302,7 @@ fixture.UUID = "01234567-89ab-cdef-0123-456789abcdef"
 --- Asks for a lock by a lock spec, without a lock object. Returns the C acquisition.
 function fixture.ask(client, spec)
     local hold = {}
-    local granted, message = require("zklock.core").acquire(client._core, spec, hold)
+    local granted, message = require("zklock.core").acquire(client:desk().core, spec, hold)
     assert(granted ~= nil, message)
     return hold._acquisition
 end

@@ -22,7 +22,7 @@ end
 --- Answers with the number of coroutines of the worker that wait.
 function inside.waiters()
     local count = 0
-    for _ in pairs(inside.client()._registry.everybody) do
+    for _ in pairs(inside.client():desk().everybody) do
         count = count + 1
     end
     ngx.say(count)
@@ -77,7 +77,7 @@ local function work(held, lock, reentrant, kind)
     local use = uses[lock]
     use.inside = use.inside + 1
     use.most = math.max(use.most, use.inside)
-    while use.inside < 2 and use.turns == 0 and (kind == "read" or next(inside.client()._attempts) == nil) do
+    while use.inside < 2 and use.turns == 0 and (kind == "read" or next(inside.client():desk().attempts) == nil) do
         ngx.sleep(0.01)
     end
     assert(held:held() and lock:held(), "not held")

@@ -82,7 +82,7 @@ function soaked.state()
     collectgarbage()
     collectgarbage()
     local stats, waiters = client():stats(), 0
-    for _ in pairs(client()._registry.everybody) do
+    for _ in pairs(client():desk().everybody) do
         waiters = waiters + 1
     end
     ngx.say(require("cjson").encode {

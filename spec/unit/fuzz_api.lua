@@ -254,7 +254,7 @@ end
 --- One program.
 function run(bytes)
     at, program, objects = 0, bytes, {}
-    if not client or client:state() == "closed" or client._closing then
+    if not client or client:state() == "closed" or client:desk().closing then
         client = connect()
     end
     for _ = 1, 24 do
@@ -275,7 +275,7 @@ function run(bytes)
         else
             call_something()
         end
-        if client:state() == "closed" or client._closing then
+        if client:state() == "closed" or client:desk().closing then
             client = connect()
             objects = {}
         end

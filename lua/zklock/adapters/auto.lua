@@ -114,12 +114,12 @@ end
 
 --- As attend. The loop that was running at the first call keeps the client's calls until the last of them has its answer.
 function auto.calls(client, has_calls)
-    local registry = client._registry
+    local desk = client:desk()
     if has_calls then
         local name = (loaded.cqueues or loaded.luv or loaded.copas) and look_around()
-        registry.calls_adapter = name and adapter_of(name)
+        desk.calls_adapter = name and adapter_of(name)
     end
-    local adapter = registry.calls_adapter
+    local adapter = desk.calls_adapter
     if adapter and adapter.calls then
         adapter.calls(client, has_calls)
     elseif adapter and adapter.attend and has_calls then

@@ -13,7 +13,7 @@ local blocking = { name = "blocking", yields = false, alone = true }
 
 --- See zklock.adapters for the contract of an adapter's functions.
 function blocking.wait(client, _, seconds)
-    client._core:wait(min(seconds, SLICE))
+    client:desk().core:wait(min(seconds, SLICE))
     return true
 end
 

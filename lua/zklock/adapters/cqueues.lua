@@ -41,7 +41,7 @@ local function is_needed(client, controller, pump)
     if pump.stopped or not client:needs_pump() then
         return false
     end
-    return next(pump.waiting) ~= nil or next(client._registry.calls) ~= nil or controller:count() > pump_counts[controller]
+    return next(pump.waiting) ~= nil or next(client:desk().calls) ~= nil or controller:count() > pump_counts[controller]
 end
 
 --- The body of the pump's coroutine. Refers to the client, because its fd must not be closed while it is polled.

@@ -44,7 +44,8 @@ end
 local function send(self)
     while self.sent < self.last and self.sent - self.first + 1 < WINDOW do
         local read = self.queue[self.sent + 1]
-        local operation, message, code = self.client._core:operate { kind = read.kind, path = read.path, watch = read.watched }
+        local request = { kind = read.kind, path = read.path, watch = read.watched }
+        local operation, message, code = self.client:desk().core:operate(request)
         if not operation then
             return nil, message, code
         end

@@ -1,8 +1,8 @@
 --- acquire: one acquisition of a lock, from its request to a hold, or to the answer why there is none.
 --
 -- For zklock.lock, and for multis, which ask for several locks before they wait. The hold (zklock.lock.hold) exists from the
--- beginning. As long as it is waited for, the client knows it (`client._attempts`, a weak set: if its coroutine is never resumed,
--- it is collected). The code that asks must conclude or abandon it.
+-- beginning. As long as it is waited for, the client knows it (`attempts` of zklock.desk, a weak set: if its coroutine is never
+-- resumed, it is collected). The code that asks must conclude or abandon it.
 --
 -- A *record* is for the code that ends an acquisition after an error: a table with the hold, and how many levels it has by this
 -- acquisition. Both are noted before anything is asked for, so that the hold shows the result, at whatever instruction the error
@@ -132,7 +132,7 @@ function acquire.ask(lock, way, me, keep, record)
     local hold = new_hold(lock, me)
     hold._try, hold._keep = way, keep or false
     note_new(record, hold)
-    lock._client._attempts[hold] = true
+    lock._settings.desk.attempts[hold] = true
     note(hold)
     local granted, message, code = request(hold, way, 1)
     local bind = lock._settings.bind
@@ -160,7 +160,7 @@ local function take(hold, record)
         end
     end
     if settings.observed or not me then
-        local keep = me and hold._keep and lock._client._adapter.keep
+        local keep = me and hold._keep and lock._settings.desk.adapter.keep
         if keep then
             keep(hold)
         end
@@ -214,7 +214,7 @@ end
 -- @treturn Hold|nil message, code
 local function conclude(hold, timeout, record)
     local lock, acquisition = hold._lock, hold._acquisition
-    lock._client._attempts[hold] = nil
+    lock._settings.desk.attempts[hold] = nil
     if hold._cancelled == "timeout" then
         return timed_out(hold, timeout)
     elseif hold._cancelled then
@@ -246,11 +246,11 @@ function acquire.cancel(hold)
     end
     hold._cancelled = "cancelled"
     if hold._acquisition then
-        local client = hold._lock._client
-        local waiter = client._registry.by_handle[hold._acquisition:id()]
+        local desk = hold._lock._settings.desk
+        local waiter = desk.by_handle[hold._acquisition:id()]
         hold._acquisition:cancel()
         if waiter then
-            client._adapter.wake(waiter)
+            desk.adapter.wake(waiter)
         elseif not hold._caller then
             hold._acquisition:call_owner()
         end
@@ -274,7 +274,7 @@ acquire.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 -- @treturn Hold|nil message, code
 local function wait_for(hold, deadline, timeout, record)
     local client = hold._lock._client
-    if hold._try and client._core:state() ~= "connected" then
+    if hold._try and client:desk().core:state() ~= "connected" then
         deadline = min(deadline, now() + OFFLINE_PATIENCE)
     end
     local able, message, code = wait.until_decided(client, hold._acquisition:id(), deadline, decided, hold)
@@ -299,9 +299,9 @@ local function attempt(hold, timeout, count, record)
         block_for, deadline = block_for and min(block_for, timeout), now() + timeout
     end
     if not block_for then -- it is going to wait, unless it is granted at once
-        lock._client._attempts[hold] = true
+        lock._settings.desk.attempts[hold] = true
         if note_thread then
-            note_thread(lock._client._registry, hold)
+            note_thread(lock._settings.desk, hold)
         end
     end
     note(hold)
@@ -311,13 +311,13 @@ local function attempt(hold, timeout, count, record)
     end
     if granted then
         if not block_for then
-            lock._client._attempts[hold] = nil
+            lock._settings.desk.attempts[hold] = nil
         end
         return take(hold, record)
     end
     local got
     if granted == false then
-        lock._client._attempts[hold] = true
+        lock._settings.desk.attempts[hold] = true
         if news then
             wait.pump(lock._client)
         end
@@ -343,7 +343,7 @@ local function use(lock, timeout, count, me, record)
     if problem then
         refuse(lock._settings.group, "deadlock")
         return true, nil, problem, "deadlock"
-    elseif not hold or lock._client._core:state() == nil then
+    elseif not hold or lock._settings.desk.core:state() == nil then
         return false
     elseif hold._acquisition:held() then
         local level = hold._levels + 1

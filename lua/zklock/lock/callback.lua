@@ -39,7 +39,7 @@ end
 
 function kind.deliver(subject, fn, hold, message, code)
     local client = subject.hold._lock._client
-    local adapter = client._adapter
+    local adapter = client:desk().adapter
     if not hold or not adapter.owner then
         return fn(hold, message, code)
     end
@@ -66,7 +66,7 @@ local function limit_of(client, timeout)
         return timeout
     end
     local within = client:_cleanup_timeout()
-    return client._core:state() == "connected" and within or min(within, acquire.OFFLINE_PATIENCE)
+    return client:desk().core:state() == "connected" and within or min(within, acquire.OFFLINE_PATIENCE)
 end
 
 --- Asks for the lock and makes the call. Runs protected.
@@ -74,7 +74,7 @@ local function begin(subject, fn)
     local hold = subject.hold
     local client = hold._lock._client
     caller.keep(hold)
-    client._attempts[hold] = true
+    client:desk().attempts[hold] = true
     local granted, message, code = acquire.request(hold, hold._try, hold._count)
     if granted == nil then
         return nil, message, code

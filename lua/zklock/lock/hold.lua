@@ -136,11 +136,11 @@ end
 
 --- Gives up an acquisition, whatever its state. Does nothing the second time, unless an error has kept the first one from its end.
 function Hold:_abandon()
-    local client, acquisition = self._lock._client, self._acquisition
-    client._attempts[self] = nil
+    local desk, acquisition = self._lock._settings.desk, self._acquisition
+    desk.attempts[self] = nil
     if acquisition then
         acquisition:cancel()
-        client._registry.observers[acquisition:id()] = nil
+        desk.observers[acquisition:id()] = nil
     end
     if self._state ~= "released" then
         self._state = "over"
@@ -175,7 +175,7 @@ function Hold:_begin_release(block_for)
         return true
     end
     local lock = self._lock
-    local alive, problem, code = lock._client._core:state()
+    local alive, problem, code = lock._settings.desk.core:state()
     if alive == nil then
         return nil, problem, code
     elseif state == "granted" then
@@ -279,7 +279,7 @@ end
 
 --- Notes that with_lock has the hold from now on.
 function Hold:_enclose()
-    local enclose = self._lock._client._adapter.enclose
+    local enclose = self._lock._settings.desk.adapter.enclose
     self._within = self._within or self._levels
     if enclose and self._within == self._levels then
         enclose(self)
@@ -300,7 +300,7 @@ function Hold:_problem()
     if self._state == "released" or self._acquisition:held() then
         return nil
     end
-    local state, problem, code = self._lock._client._core:state()
+    local state, problem, code = self._lock._settings.desk.core:state()
     if state == nil then
         return problem, code
     end
@@ -371,7 +371,7 @@ function Hold:_extend(seconds)
         return true
     end
     local lock = self._lock
-    local state, problem, code = lock._client._core:state()
+    local state, problem, code = lock._settings.desk.core:state()
     if state == nil then
         return nil, problem, code
     elseif self._state ~= "released" then

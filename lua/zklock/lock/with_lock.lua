@@ -104,7 +104,7 @@ end
 -- @return the results of the public with_lock
 function with_lock.run(steps, self, taken, fn, seconds, count, keep, ...)
     return conclude(steps, taken, seconds,
-        self._client._protect(acquire_and_run, steps, self, taken, fn, seconds, count, keep, ...))
+        self._client:desk().protect(acquire_and_run, steps, self, taken, fn, seconds, count, keep, ...))
 end
 
 return with_lock

@@ -24,7 +24,7 @@ local SHORTEST_WAIT = 0.001
 --- Remembers a member that was not granted because another contender has it.
 local function note_refusal(self, member, code)
     if code == "timeout" then
-        self._client._contended:note(member._path)
+        self._client:desk().contended:note(member._path)
     end
 end
 
@@ -128,7 +128,7 @@ end
 local function is_contended(self)
     local found = false
     for _, member in ipairs(self._members) do
-        found = self._client._contended:take(member._path) or found
+        found = self._client:desk().contended:take(member._path) or found
     end
     return found
 end
@@ -190,9 +190,9 @@ function acquires.acquire(self, timeout, run)
         return nil, "these locks are already being acquired by this object", "deadlock"
     end
     if wait.note_thread then
-        wait.note_thread(self._client._registry, run)
+        wait.note_thread(self._client:desk(), run)
     end
-    local ok, got, message, code = self._client._protect(attempt_or_end, self, run, timeout)
+    local ok, got, message, code = self._client:desk().protect(attempt_or_end, self, run, timeout)
     if ok then
         return got, message, code
     end

@@ -68,7 +68,7 @@ end
 function releases.release(multi, holds, wait_for_server, timeout)
     local records = {}
     local ok, released, message, code =
-        multi._client._protect(release_noted, multi, holds, records, wait_for_server, timeout)
+        multi._client:desk().protect(release_noted, multi, holds, records, wait_for_server, timeout)
     if ok then
         return released, message, code
     end

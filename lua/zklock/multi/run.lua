@@ -25,7 +25,7 @@ Run.__index = Run
 -- @tparam boolean|nil within whether with_lock is going to give them back
 function runs.new(multi, keep, within)
     return setmetatable({
-        multi = multi, me = caller.running(multi._client._adapter.owner), records = {}, taken = 0, try = false,
+        multi = multi, me = caller.running(multi._client:desk().adapter.owner), records = {}, taken = 0, try = false,
         keep = keep or false, within = within or false, _current = false, _cancelled = false
     }, Run)
 end
@@ -88,12 +88,12 @@ end
 --- Begins a run: from now on the client, and the multi, know it.
 function runs.begin(run)
     local multi = run.multi
-    multi._client._attempts[run], multi._runs[run.me.thread] = true, run
+    multi._client:desk().attempts[run], multi._runs[run.me.thread] = true, run
 end
 
 local function forget(run)
     local multi = run.multi
-    multi._client._attempts[run] = nil
+    multi._client:desk().attempts[run] = nil
     if multi._runs[run.me.thread] == run then
         multi._runs[run.me.thread] = nil
     end
@@ -121,7 +121,7 @@ end
 --- For zklock.wait: the run's coroutine was killed.
 function Run:abandon(code)
     self._cancelled = code
-    if self.multi._client._attempts[self] then
+    if self.multi._client:desk().attempts[self] then
         runs.end_run(self)
     end
 end

@@ -75,12 +75,12 @@ local function view_of(client, settings)
     if view and not view.model.stopped then
         return view
     end
-    local able, message = client._adapter.can_call(client) -- a poller needs a Lua VM that lasts
+    local able, message = client:desk().adapter.can_call(client) -- a poller needs a Lua VM that lasts
     if not able then
         return nil, message
     end
     local model = Model.new(client, { paths = settings.paths, sessions = function()
-        return words.sessions(client._servers, WORD_TIMEOUT, client._has_tls and words.refuse or ask)
+        return words.sessions(client:desk().servers, WORD_TIMEOUT, client:desk().has_tls and words.refuse or ask)
     end })
     view = { model = model, app = App.new(model, { hosts = hosts }) }
     if not start(client, key, model) then

@@ -23,7 +23,7 @@ local draining = {}
 --- Whether there is a waiter that may go on waiting.
 local function has_waiters(client, grace_is_over)
     sweep(client)
-    for waiter in pairs(client._registry.everybody) do
+    for waiter in pairs(client:desk().everybody) do
         if waiter.waiting and not (grace_is_over and waiter.phase == "timer") then
             return true
         end
@@ -40,8 +40,8 @@ local function close_unused(grace_is_over)
             if has_waiters(client, grace_is_over) or holding then
                 left = true
             else
-                client._closing = true -- from now on zklock.shared does not return it
-                client._core:close()
+                client:desk().closing = true -- from now on zklock.shared does not return it
+                client:desk().core:close()
             end
         end
     end

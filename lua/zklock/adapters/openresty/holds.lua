@@ -52,7 +52,7 @@ end
 -- @treturn boolean whether something is still held
 function holds.release_abandoned(client, all, grace_is_over)
     local abandoned, living = {}, false
-    for _, hold in pairs(client._registry.observers) do
+    for _, hold in pairs(client:desk().observers) do
         if Hold.is_hold(hold) then
             local over = (all or not hold._keep) and is_abandoned(hold)
                 or grace_is_over and hold._caller.owner.phase == "timer"

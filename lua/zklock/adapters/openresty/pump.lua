@@ -125,7 +125,7 @@ function pumping.wake(waiter)
     queue.last = queue.last + 1
     queue[queue.last] = waiter
     if not goes_on then
-        waiter.client._core:ring()
+        waiter.client:desk().core:ring()
     end
 end
 
@@ -139,7 +139,7 @@ end
 --- Before something is sent: holds it back if that is worth while.
 function pumping.sending(client)
     local pump = pumps[client]
-    if pump and pump.pusher and not pump.holding and client._core:hold() then
+    if pump and pump.pusher and not pump.holding and client:desk().core:hold() then
         pump.holding = true
         pump.pusher:post(1)
     end
@@ -150,7 +150,7 @@ local function push(pump)
     pump.holding = false
     local client = pump.weak.client
     if client then
-        client._core:push()
+        client:desk().core:push()
     end
 end
 
@@ -199,7 +199,7 @@ local start_pump
 
 --- Whether a client's session is over, or belongs to another process.
 local function is_closed(client)
-    local state = client._core:state()
+    local state = client:desk().core:state()
     return state == nil or state == "closed"
 end
 pumping.is_closed = is_closed
@@ -227,7 +227,7 @@ local function connect(pump)
     if not client or is_closed(client) then
         return nil
     end
-    local path, problem = client._core:listen()
+    local path, problem = client:desk().core:listen()
     if not path then
         return nil, not is_closed(client) and problem or nil
     end
@@ -235,7 +235,7 @@ local function connect(pump)
     socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, NO_READ_TIMEOUT)
     local connected
     connected, problem = socket:connect("unix:" .. (path == "" and "\0" or path))
-    if client._core:accept() and connected then
+    if client:desk().core:accept() and connected then
         return socket
     end
     socket:close()
@@ -341,7 +341,7 @@ end
 --- Makes the handler of a pump end: so that a new one can begin, or, with `asleep`, until the pump is used again.
 local function stop_pump(client, pump, asleep)
     pump.stop, pump.asleep = true, asleep
-    client._core:ring()
+    client:desk().core:ring()
 end
 
 -- Starting and stopping -----------------------------------------------------------------------------------------------
@@ -402,13 +402,13 @@ end
 --- Whether notifications of a client must be passed on soon. `holding`: whether a living request holds a lock. Nothing else
 -- counts in a VM that no other request will use.
 local function is_used(client, holding)
-    local registry = client._registry
-    if next(registry.everybody) ~= nil then
+    local desk = client:desk()
+    if next(desk.everybody) ~= nil then
         return true
     elseif is_vm_passing() then
         return holding
     end
-    return next(registry.observers) ~= nil or next(registry.calls) ~= nil or client._log ~= nil or #client._state_listeners > 0
+    return next(desk.observers) ~= nil or next(desk.calls) ~= nil or client:has_listeners()
 end
 
 --- The work of a tick for one client.

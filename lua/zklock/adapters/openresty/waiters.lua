@@ -20,7 +20,7 @@ waiters.is_dead = is_dead
 --- Gives up the waits of killed coroutines.
 function waiters.sweep(client)
     local dead = {}
-    for waiter in pairs(client._registry.everybody) do
+    for waiter in pairs(client:desk().everybody) do
         if is_dead(waiter) then
             dead[#dead + 1] = waiter
         end

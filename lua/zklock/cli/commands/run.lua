@@ -201,7 +201,7 @@ local function hold_and_run(arguments, context, guard, status, words)
     status.waited = process.now() - began
     local supervisor
     if lock then
-        status.token, status.identity = members[1]:token(), client._identity
+        status.token, status.identity = members[1]:token(), client:desk().identity
         local granted = process.now()
         supervisor = supervise(session, lock, members, guard, arguments, context, status, words)
         status.held = process.now() - granted

@@ -1,0 +1,43 @@
+--- desk: what the modules of zklock share of a client. Client:desk returns it; programs have no use for it.
+
+local protect = require "zklock.protect"
+
+local setmetatable = setmetatable
+
+local WEAK_KEYS = { __mode = "k" }
+local WEAK_VALUES = { __mode = "v" }
+local WEAK_BOTH = { __mode = "kv" }
+
+--- Makes the desk of a client. `core` is the C client; `settings` are those of zklock.connect.
+--
+-- References to waiters and holds are weak: a coroutine that is never resumed again is collected together with the locks to which
+-- only this coroutine refers.
+return function(core, servers, adapter, settings)
+    return {
+        core = core,
+        adapter = adapter,
+        protect = protect.by(adapter), -- calls what may wait
+
+        servers = servers,
+        identity = settings.identity,
+        acl = settings.acl,
+        has_auth = settings.auth ~= nil or (settings.tls or {}).cert_file ~= nil,
+        has_tls = settings.tls and true or false,
+
+        closing = false,                           -- zklock.shared does not return the client any more
+        listeners = {},                            -- of Client:on("state")
+        leaders = {},                              -- set of the candidates that campaign
+        contended = false,                         -- see zklock.multi.contended
+
+        attempts = setmetatable({}, WEAK_KEYS),    -- set of the holds that are waited for, and of the runs of multis
+        by_handle = setmetatable({}, WEAK_VALUES), -- id of a handle -> the waiter for it
+        everybody = setmetatable({}, WEAK_KEYS),   -- all waiters -> what they wait for; the client's state concerns every waiter
+        observers = setmetatable({}, WEAK_VALUES), -- id of a handle -> the hold that is notified of its changes
+        calls = {},                                -- the calls (zklock.call) that have no answer yet: the only strong references
+        deadlines = setmetatable({}, WEAK_KEYS),   -- all waiters with a deadline -> the deadline
+        overdue = setmetatable({}, WEAK_KEYS),     -- waiters that a sweep has found behind their deadline -> when it first did
+        threads = setmetatable({}, WEAK_BOTH),     -- on PUC Lua 5.1: waiters and acquisitions -> their coroutines
+        sweep_due = 0,                             -- when the next sweep is due
+        missed = false                             -- whether an error has kept a pump from passing on notifications
+    }
+end

@@ -182,6 +182,7 @@ build = {
     ["zklock.rwlock"] = "lua/zklock/rwlock.lua",
     ["zklock.semaphore"] = "lua/zklock/semaphore.lua",
     ["zklock.sha256"] = "lua/zklock/sha256.lua",
+    ["zklock.shared"] = "lua/zklock/shared.lua",
     ["zklock.text"] = "lua/zklock/text.lua",
     ["zklock.transaction"] = "lua/zklock/transaction.lua",
     ["zklock.version"] = "lua/zklock/version.lua",

@@ -314,6 +314,7 @@ fi
 [ ${#c_files[@]} -eq 0 ] || suite "layout" status 60 "clang-format --dry-run -Werror ${c_files[*]}"
 [ -z "$engine" ] || suite "layers" ours 60 'tools/lint.sh layers states'
 [ ${#lua_files[@]} -eq 0 ] || suite "luacheck" status 60 "LUA_INIT=@tools/loop_variables.lua luacheck --quiet --codes --no-color ${lua_files[*]}"
+[ ${#lua_files[@]} -eq 0 ] || suite "private names" status 60 "find lua -name '*.lua' | xargs lua5.4 tools/private_names.lua"
 [ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status 60 "shellcheck -x ${scripts[*]}"
 if [ -n "$documents" ]; then
     suite "documents" ours 300 'tools/lint.sh docs'

@@ -121,7 +121,8 @@ check_cppcheck() {
 }
 
 check_luacheck() {
-    files '*.lua' '*.rockspec' | LUA_INIT=@tools/loop_variables.lua xargs -r luacheck --quiet --codes --no-color
+    files '*.lua' '*.rockspec' | LUA_INIT=@tools/loop_variables.lua xargs -r luacheck --quiet --codes --no-color &&
+        files 'lua/*.lua' | xargs lua5.4 tools/private_names.lua
 }
 
 check_shellcheck() {

@@ -33,7 +33,7 @@ struct zkl_desk {
     struct zkl_handle_list dying;    /* engine_mutex: those of `all` that are DYING */
     struct zkl_handle_list limited;  /* engine_mutex: those of `all` that have a deadline, the earliest first */
     uint64_t last_id;                /* mutex */
-    _Atomic bool asked;   /* whether `todo` has one; written under the mutex, read by any thread */
+    _Atomic bool asked;              /* whether `todo` has one; written under the mutex, read by any thread */
     _Atomic int32_t open; /* any thread: acquisitions that the engine has and that their owners have not ended */
     /*
      * engine_mutex. The handle that gets no notification, because its owner is the caller that runs the engine and will look at it.

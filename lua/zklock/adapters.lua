@@ -59,8 +59,8 @@
 --                       and LuaJIT, whose weak tables cannot tell, that is for ever if a callback of its lock refers to the
 --                       owner: there, end the acquisition with the owner (bind).
 --     adapter.bind(hold)
---                       optional: the running coroutine has asked for a lock, by `hold._acquisition`. The adapter may end this
---                       acquisition together with whatever runs. `hold._caller` has weak references to the coroutine,
+--                       optional: the running coroutine has asked for a lock, by `hold:acquisition()`. The adapter may end this
+--                       acquisition together with whatever runs. `hold:caller()` has weak references to the coroutine,
 --                       `thread`, and to what adapter.owner() has returned, `owner`. With bind the client's pump is
 --                       attended to while any lock is held.
 --
@@ -68,7 +68,7 @@
 --                       optional: the lock was acquired with `keep = true`: the adapter must not end its acquisition.
 --     adapter.enclose(hold)
 --                       optional: with_lock, called by the running coroutine, holds the lock from now on. While it does,
---                       `hold._within` is not false.
+--                       `hold:is_enclosed()` is true.
 --
 -- If an adapter learns that a waiter's coroutine was killed, it calls zklock.wait's abandon(client, waiter), which gives up
 -- what the waiter waited for. Without this call that happens when the waiter is collected. The adapter need not report Lua

@@ -7,12 +7,12 @@
 --   * exactly once, also after `call:cancel()`, and with the code "closed" when the client is closed. If the function itself
 --     returns nil, message, code, the callback is not called. A client that is garbage-collected calls no callbacks.
 --   * never from within the function that was called, or from within call:cancel(), also if the answer is known at once.
---   * as every other callback (`Client:_run_callback`): an error in it is reported (zklock.report).
+--   * as every other callback (`Client.run_callback`): an error in it is reported (zklock.report).
 --
 -- The pump is the adapter's, or whatever calls client:pump(). The deadline is C's: the I/O thread makes client:pollfd() readable
 -- at the deadline, as for any other event. So no loop needs a timer for it.
 --
--- A call refers to a C handle and watches it (`_handle_changed`, see zklock.wait). The functions of one *kind* of calls are a
+-- A call refers to a C handle and watches it (`handle_changed`, see zklock.wait). The functions of one *kind* of calls are a
 -- table:
 --
 --   * `name` is for reports of errors.
@@ -133,15 +133,15 @@ local function answer(call, fn, ...)
     local deliver, subject = call._kind.deliver, call._subject
     local what = "of " .. call._kind.name
     if not deliver then
-        return call._client:_run_callback(what, fn, ...)
+        return call._client:run_callback(what, fn, ...)
     end
-    call._client:_run_callback(what, function(...)
+    call._client:run_callback(what, function(...)
         return deliver(subject, fn, ...)
     end, ...)
 end
 
 --- For the pump: the handle, or the client's state, has changed. Runs the callback if the answer is there, or the time is up.
-function Call:_handle_changed()
+function Call.handle_changed(self)
     local fn, left = self._fn, self._deadline - now()
     if not fn then
         return

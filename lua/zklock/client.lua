@@ -191,7 +191,7 @@ end
 --- For zklock.ui: the nodes by which this client holds locks at this instant, and how long each is certainly held if nothing more
 -- arrives from ZooKeeper.
 -- @treturn table node's path -> seconds; math.huge without a lease
-function Client:_leases()
+function Client.leases(self)
     local leases = {}
     for _, observer in pairs(self._desk.observers) do
         local acquisition = Hold.is_hold(observer) and Hold.held_acquisition(observer)
@@ -204,7 +204,7 @@ function Client:_leases()
 end
 
 --- Reports an error that cannot be returned to a caller.
-function Client:_report(message)
+function Client.report(self, message)
     report.error(self._log, message)
 end
 
@@ -212,12 +212,12 @@ end
 local function run_protected(self, what, fn, ...)
     local ok, problem = pcall(fn, ...)
     if not ok then
-        self:_report(format("the callback %s raised: %s", what, report.text_of(problem)))
+        self:report(format("the callback %s raised: %s", what, report.text_of(problem)))
     end
 end
 
 --- Runs one of the program's callbacks. `what` names it in the report of its error.
-function Client:_run_callback(what, fn, ...)
+function Client.run_callback(self, what, fn, ...)
     local spawn = self._desk.adapter.spawn
     if spawn then
         local first, second, third = ...
@@ -234,28 +234,28 @@ function Client.has_listeners(self)
 end
 
 --- Passes a line to `log`, if there is one.
-function Client:_say(level, text)
+function Client.say(self, level, text)
     if self._log then
         report.line(self._log, level, text)
     end
 end
 
 --- Passes to `log` the log lines that C has collected.
-function Client:_drain_log()
+function Client.drain_log(self)
     if not self._log then
         return
     end
     local handle = self._desk.core
     local level, message = handle:next_log()
     while level do
-        self:_say(LEVELS[level] or "debug", message)
+        self:say(LEVELS[level] or "debug", message)
         level, message = handle:next_log()
     end
 end
 
 --- Notifies the listeners if the state, or the problem, has changed since the last pump.
 -- @treturn boolean whether it changed
-function Client:_state_changed()
+function Client.state_changed(self)
     local state, problem, code = self._desk.core:state()
     if state == self._last_state and problem == self._last_problem then
         return false
@@ -274,7 +274,7 @@ function Client:_state_changed()
     for index = 1, kept do
         local fn = listeners[index] and listeners[index].fn
         if fn then
-            self:_run_callback('on("state")', fn, state, problem, code)
+            self:run_callback('on("state")', fn, state, problem, code)
         end
     end
     return true
@@ -297,7 +297,7 @@ local function await_connection(client, timeout)
             return nil, message, code
         elseif not decided then
             local _, _, why = client._desk.core:state()
-            return nil, client:_unreachable(format("no connection within %s", options.in_seconds(timeout))),
+            return nil, client:unreachable(format("no connection within %s", options.in_seconds(timeout))),
                 why == "tls_failed" and why or "disconnected"
         end
         state, problem, problem_code = client._desk.core:state()
@@ -318,7 +318,7 @@ function Client:_abandon()
 end
 
 --- For zklock.connect: waits for the first connection. Closes the client if there is none in time, or on an error.
-function Client:_await_connection(timeout)
+function Client.await_connection(self, timeout)
     local ok, connected, message, code = self._desk.protect(await_connection, self, timeout)
     if ok and connected then
         return true
@@ -333,7 +333,7 @@ function Client:_await_connection(timeout)
 end
 
 --- Returns a message about a missing connection: what was tried, which servers, and the reason.
-function Client:_unreachable(what)
+function Client.unreachable(self, what)
     local _, problem = self._desk.core:state()
     if problem == nil or problem == "" then
         return format("%s: ZooKeeper at %s does not answer", what, self._desk.servers)
@@ -347,7 +347,7 @@ local HANGS_AFTER, HANGS_FOR_SURE = 0.1, 1
 --- Whether the servers answered a question whose time is up, so that its answer is about what was asked. False without a
 -- connection, and if the server hangs: it owes answers, and nothing has come from it for a second, or half of the question's time.
 -- @tparam number seconds how long the question had
-function Client:_is_answered(seconds)
+function Client.is_answered(self, seconds)
     local unanswered = self._desk.core:unanswered()
     return self._desk.core:state() == "connected" and unanswered ~= nil
         and unanswered < max(HANGS_AFTER, min(HANGS_FOR_SURE, seconds / 2))
@@ -356,20 +356,20 @@ end
 --- The answer of what was given up because its coroutine was not resumed in time: what was tried, and whether as a try, of which
 -- "timeout" would say that the answer is no.
 -- @treturn nil, message, code
-function Client:_not_resumed(what, try)
-    local code = (try or not self:_is_answered(huge)) and "disconnected" or "timeout"
+function Client.not_resumed(self, what, try)
+    local code = (try or not self:is_answered(huge)) and "disconnected" or "timeout"
     return nil, what .. ": its coroutine was not resumed in time", code
 end
 
 --- How many seconds to wait for the acknowledgement of clean-up, which then goes on in the background: the session timeout.
-function Client:_cleanup_timeout()
+function Client.cleanup_timeout(self)
     local negotiated = self._desk.core:session_timeout()
     return negotiated and negotiated > 0 and negotiated or self._session_timeout
 end
 
 --- Like _cleanup_timeout for a release: the session timeout or `given`, the timeout of the program, whichever is less.
-function Client:_release_timeout(given)
-    local block_for = self:_cleanup_timeout()
+function Client.release_timeout(self, given)
+    local block_for = self:cleanup_timeout()
     return given and min(given, block_for) or block_for
 end
 
@@ -387,8 +387,8 @@ function Client:_await_query(query, deadline, timeout, what)
         return nil, message, code
     end
     what = format("%s did not finish within %s", what, options.in_seconds(timeout))
-    if not self:_is_answered(timeout) then
-        return nil, self:_unreachable(what), "disconnected"
+    if not self:is_answered(timeout) then
+        return nil, self:unreachable(what), "disconnected"
     end
     return nil, what, "timeout"
 end
@@ -712,7 +712,7 @@ function Client:leader(path, settings)
 end
 
 --- For adapters whose process is about to end: ends all candidacies. Runs on_lost in the running coroutine.
-function Client:_end_leaders()
+function Client.end_leaders(self)
     Leader.close_all(self)
 end
 
@@ -724,7 +724,7 @@ node.extend(Client, check_self)
 -- @treturn Transaction
 function Client:transaction()
     check_self(self, "transaction")
-    return Transaction._new(self)
+    return Transaction.new(self)
 end
 
 --- "zklock client (host:2181, connected)". Contains no credentials.

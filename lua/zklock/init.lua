@@ -12,6 +12,7 @@ local Client = require "zklock.client"
 local key_path = require "zklock.key"
 local options = require "zklock.options"
 local sha256 = require "zklock.sha256"
+local shared = require "zklock.shared"
 
 local error, pairs, tostring, type = error, pairs, tostring, type
 local concat, sort = table.concat, table.sort
@@ -80,14 +81,14 @@ local function open(called, servers, settings)
     local client = Client.new(handle, normal_servers, adapter, settings)
     local host = settings.auth and settings.auth[1] and not settings.tls and options.remote_host(normal_servers)
     if host then
-        client:_say("warn", ("the credentials go to '%s' unencrypted: everyone on the way can read them; use the option tls")
+        client:say("warn", ("the credentials go to '%s' unencrypted: everyone on the way can read them; use the option tls")
             :format(host))
     end
     if settings.connect_timeout == 0 then
         return client
     end
     local connected
-    connected, message, code = client:_await_connection(settings.connect_timeout)
+    connected, message, code = client:await_connection(settings.connect_timeout)
     if not connected then
         return nil, message, code
     end
@@ -133,9 +134,6 @@ function zklock.connect(servers, settings)
     return client, message, code
 end
 
---- Clients that are shared: fingerprint of the arguments -> client.
-local shared = {}
-
 --- The options whose strings are kept only as hashes.
 local SECRET = { auth = true, key_password = true }
 
@@ -174,12 +172,6 @@ local latest = {}
 --- Options that do not make a different client.
 local UNCOUNTED = { connect_timeout = true, wait = true }
 
---- Whether a client may be given to further callers.
-local function is_open(client)
-    local state = client and client:state()
-    return state and state ~= "closed" and not client:desk().closing
-end
-
 --- Returns the only client that this Lua state (in nginx: this worker) has for a server list and options. Opens it at the first
 -- call, and again when it was closed or belongs to a parent process. Does not wait: the client may be in state "connecting",
 -- and each operation that needs a connection waits for it within its timeout.
@@ -193,7 +185,7 @@ end
 -- @raise when servers or an option is malformed
 function zklock.shared(servers, settings)
     local client = type(settings) == "table" and options.recall(latest[servers], settings, UNCOUNTED)
-    if client and is_open(client) then
+    if client and shared.is_open(client) then
         return client
     end
     local wanted = {}
@@ -202,8 +194,8 @@ function zklock.shared(servers, settings)
     end
     wanted.connect_timeout, wanted.wait = nil, nil
     local key = fingerprint(servers, false, 0) .. fingerprint(wanted, false, 0)
-    client = shared[key]
-    if is_open(client) then
+    client = shared.clients[key]
+    if shared.is_open(client) then
         latest[servers] = options.remember(wanted, client, UNCOUNTED)
         return client
     end
@@ -213,23 +205,8 @@ function zklock.shared(servers, settings)
     end
     local message, code
     client, message, code = open("zklock.shared: ", servers, settings)
-    shared[key] = client
+    shared.clients[key] = client
     return client, message, code
-end
-
---- For zklock.ui: returns the only shared client that is open; nil: there is none, or there are several.
-function zklock._only_shared()
-    local only
-    for _, client in pairs(shared) do
-        local state = client:state()
-        if state and state ~= "closed" and not client:desk().closing then
-            if only then
-                return nil
-            end
-            only = client
-        end
-    end
-    return only
 end
 
 return zklock

@@ -60,7 +60,7 @@ local function read(method, client, path, settings, tree, identities)
     if settings.identities ~= nil then
         identities = settings.identities
     end
-    local seconds = settings.timeout or client:_cleanup_timeout()
+    local seconds = settings.timeout or client:cleanup_timeout()
     local reading = Reading.new(client, core.now() + seconds, seconds, { tree = tree, identities = identities })
     reading:examine(path)
     local ok, message, code = reading:run()
@@ -161,7 +161,7 @@ function inspect.join_sessions(client, states, sessions, timeout)
     if not seconds then
         error("inspect.join_sessions: " .. wrong, 2)
     end
-    seconds = timeout and seconds or client:_cleanup_timeout()
+    seconds = timeout and seconds or client:cleanup_timeout()
     local reads = Reads.new(client, core.now() + seconds, seconds)
     for _, state in ipairs(states) do
         for _, contender in ipairs(state.contenders) do

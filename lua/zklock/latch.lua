@@ -48,6 +48,24 @@ local function spec_of(self, mode)
     return spec, message, code
 end
 
+--- One wait or count-down under way. Adapters see it as a hold.
+local Run = {}
+Run.__index = Run
+
+function Run:acquisition()
+    return self._acquisition
+end
+
+function Run:caller()
+    return self._caller
+end
+
+--- For zklock.wait: its coroutine does not go on.
+function Run:abandon(code)
+    self._cancelled = code
+    self._acquisition:cancel()
+end
+
 local function is_decided(run)
     return run._cancelled or not run._acquisition:waits()
 end
@@ -63,9 +81,9 @@ local function timed_out(self, run, seconds)
         what = what .. ", and may or may not have counted"
     end
     if run._cancelled then
-        return client:_not_resumed(what, run.try)
-    elseif run.try or not client:_is_answered(seconds) then
-        return nil, client:_unreachable(what), "disconnected"
+        return client:not_resumed(what, run.try)
+    elseif run.try or not client:is_answered(seconds) then
+        return nil, client:unreachable(what), "disconnected"
     end
     return nil, what, "timeout"
 end
@@ -77,7 +95,7 @@ local function ask(self, run, seconds)
     if not spec then
         return nil, message, code
     end
-    local deadline = now() + (run.try and client:_cleanup_timeout() or seconds)
+    local deadline = now() + (run.try and client:cleanup_timeout() or seconds)
     local asked
     asked, message, code = core.acquire(client:desk().core, spec, run, run.try, 1)
     if asked == nil then
@@ -115,7 +133,9 @@ end
 
 --- Runs one acquisition from beginning to end.
 local function perform(self, mode, what, seconds)
-    local run = { mode = mode, what = what, try = seconds == 0, _acquisition = false, _cancelled = false }
+    local run = setmetatable({
+        mode = mode, what = what, try = seconds == 0, _acquisition = false, _caller = false, _cancelled = false
+    }, Run)
     self._waits[run] = true
     local ok, done, message, code = self._client:desk().protect(ask, self, run, seconds)
     self._waits[run] = nil
@@ -190,7 +210,7 @@ function Latch:count(timeout)
     if not seconds then
         error("latch:count: " .. wrong, 2)
     elseif timeout == nil then
-        seconds = self._client:_cleanup_timeout()
+        seconds = self._client:cleanup_timeout()
     end
     local request = { kind = "get", path = self._path }
     local operation, message, code = node.perform(self._client, request, seconds, "reading " .. self._path, false)

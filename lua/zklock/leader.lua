@@ -64,7 +64,7 @@ local campaign
 
 --- Reports a failure that no function of the program is told of.
 local function report(self, what, problem)
-    self._client:_report(format("the leader %s: %s: %s", self._lock:path(), what, text_of(problem)))
+    self._client:report(format("the leader %s: %s: %s", self._lock:path(), what, text_of(problem)))
 end
 
 --- Campaigns again after a pause, which grows from one failure to the next.
@@ -119,7 +119,7 @@ end
 --- Ends a term: tells the program, releases what is left of the lock, and campaigns again. May run in any coroutine.
 local function end_term(self, hold, reason)
     run(self, "on_lost", self._on_lost, reason)
-    hold:_begin_release()
+    hold:begin_release()
     self._ending = false
     campaign(self)
 end
@@ -138,7 +138,7 @@ local function step_down(self, reason, here)
     if here then
         end_term(self, hold, reason)
     else
-        self._client:_run_callback("on_lost", end_term, self, hold, reason)
+        self._client:run_callback("on_lost", end_term, self, hold, reason)
     end
     return true
 end
@@ -164,7 +164,7 @@ end
 local function on_answer(self, hold, message, code)
     self._call = nil
     if hold and self._closed then
-        hold:_begin_release()
+        hold:begin_release()
     elseif hold then
         local token = hold:token()
         if token then
@@ -240,7 +240,7 @@ function Leader.new(client, path, settings, lock_settings)
         if hold == self._held then
             step_down(self, "revoked", true)
         elseif not self._ending then
-            hold:_begin_release() -- granted, and given up before the answer: the candidate campaigns again
+            hold:begin_release() -- granted, and given up before the answer: the candidate campaigns again
         end
     end
     self._lock = Lock.new(Lock, client, Lock.MUTEX, path, lock_settings)
@@ -317,7 +317,7 @@ function Leader:leader(timeout)
     if not settings then
         error("leader:leader: " .. wrong, 2)
     end
-    settings.timeout = settings.timeout or self._client:_cleanup_timeout()
+    settings.timeout = settings.timeout or self._client:cleanup_timeout()
     settings.deadline = now() + settings.timeout
     return ask(self._client, self._lock:path(), settings)
 end

@@ -87,6 +87,21 @@ end
 
 Lock._read_acquire = read_acquire
 
+--- Returns the lock's client.
+function Lock.client(self)
+    return self._client
+end
+
+--- Returns the lock's settings, as of Lock.new.
+function Lock.settings(self)
+    return self._settings
+end
+
+--- Whether it is a semaphore.
+function Lock.is_semaphore(self)
+    return self._permits ~= false
+end
+
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 
 --- Acquires the lock and waits for it if necessary.
@@ -189,13 +204,13 @@ local steps = {}
 function steps.acquire(self, record, seconds, count, keep)
     local hold, message, code = enter(self, seconds, count, keep, record)
     if hold then
-        hold:_enclose()
+        hold:enclose()
     end
     return hold, message, code
 end
 
 function steps.lost(record)
-    return record.hold:_problem()
+    return record.hold:problem()
 end
 
 function steps.release(record, seconds, may_wait)
@@ -203,7 +218,7 @@ function steps.release(record, seconds, may_wait)
     if not hold then
         return nil
     end
-    hold:_disclose(record.level)
+    hold:disclose(record.level)
     local held = with_lock.ends(hold, record.level)
     if held then
         local _, message, code = leave(held, may_wait and held._lock._settings.wait_release, release_timeout(seconds))
@@ -241,7 +256,7 @@ end
 
 --- The answer to a coroutine that holds nothing by this object.
 -- @treturn nil, message, code
-function Lock:_not_held()
+function Lock.not_held(self)
     local state, problem, code = self._settings.desk.core:state()
     if state == nil then
         return nil, problem, code
@@ -274,7 +289,7 @@ function Lock:release(settings)
     end
     local hold = meant(self)
     if not hold then
-        return self:_not_held()
+        return self:not_held()
     end
     return leave(hold, wait_for_server, timeout)
 end
@@ -317,7 +332,7 @@ function Lock:extend(seconds)
     end
     local hold = meant(self)
     if not hold then
-        return self:_not_held()
+        return self:not_held()
     end
     return hold:_extend(read)
 end
@@ -355,7 +370,7 @@ end
 -- @treturn Transaction
 function Lock:transaction()
     check_self(self, "transaction")
-    return Transaction._guarded(self._client, { { lock = self, hold = meant(self) } })
+    return Transaction.guarded(self._client, { { lock = self, hold = meant(self) } })
 end
 
 -- The lock and its contenders -------------------------------------------------------------------------------------------
@@ -370,12 +385,12 @@ end
 --- Reads the timeout of a question. Default: the session timeout.
 -- @treturn number the deadline on core.now()'s clock; or nil and what is wrong
 -- @treturn number seconds, for messages
-function Lock:_read_deadline(timeout)
+function Lock.read_deadline(self, timeout)
     local seconds, wrong = options.read_timeout(timeout)
     if not seconds then
         return nil, wrong
     elseif timeout == nil then
-        seconds = self._client:_cleanup_timeout()
+        seconds = self._client:cleanup_timeout()
     end
     return now() + seconds, seconds
 end
@@ -385,7 +400,7 @@ end
 -- @treturn table|nil contenders in queue order
 -- @treturn number|string|nil the limit that is written in a semaphore; message
 -- @treturn string|nil code
-function Lock:_read(identities, deadline, seconds)
+function Lock.read_contenders(self, identities, deadline, seconds)
     local reading = Reading.new(self._client, deadline, seconds, { identities = identities, permits = self._permits })
     reading:examine(self._path)
     local ok, message, code = reading:run()
@@ -408,11 +423,11 @@ end
 -- @raise when the timeout is malformed
 function Lock:contenders(timeout)
     check_self(self, "contenders")
-    local deadline, seconds = self:_read_deadline(timeout)
+    local deadline, seconds = self:read_deadline(timeout)
     if not deadline then
         error("lock:contenders: " .. seconds, 2)
     end
-    local contenders, message, code = self:_read(true, deadline, seconds)
+    local contenders, message, code = self:read_contenders(true, deadline, seconds)
     if not contenders then
         return nil, message, code
     end
@@ -442,11 +457,11 @@ end
 -- @raise when the timeout is malformed
 function Lock:revoke(timeout)
     check_self(self, "revoke")
-    local deadline, seconds = self:_read_deadline(timeout)
+    local deadline, seconds = self:read_deadline(timeout)
     if not deadline then
         error("lock:revoke: " .. seconds, 2)
     end
-    local contenders, message, code = self:_read(0, deadline, seconds)
+    local contenders, message, code = self:read_contenders(0, deadline, seconds)
     if not contenders then
         return nil, message, code
     end

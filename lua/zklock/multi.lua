@@ -123,7 +123,7 @@ function steps.acquire(self, run, seconds)
     end
     local holds = runs.holds(run)
     for index = 1, #holds do
-        holds[index]:_enclose()
+        holds[index]:enclose()
     end
     return MultiHold.new(self, holds)
 end
@@ -131,7 +131,7 @@ end
 function steps.lost(run)
     local message, code
     for index = 1, #run.records do
-        message, code = run.records[index].hold:_problem()
+        message, code = run.records[index].hold:problem()
         if message then
             break
         end

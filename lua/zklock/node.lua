@@ -129,8 +129,8 @@ local function timed_out(client, operation, timeout, what, writes)
     if writes then
         what = what .. ", and may or may not be executed"
     end
-    if not client:_is_answered(timeout) then
-        return nil, client:_unreachable(what), "disconnected"
+    if not client:is_answered(timeout) then
+        return nil, client:unreachable(what), "disconnected"
     end
     return nil, what, "timeout"
 end
@@ -269,7 +269,7 @@ local function look(self)
 end
 
 --- Called by the pump on a notification. Wakes all waiters, because any number of coroutines may wait for a watch.
-function Watch:_handle_changed()
+function Watch.handle_changed(self)
     if look(self) ~= false then
         self._client:desk().observers[self._operation:id()] = nil -- it fires only once
     end
@@ -303,7 +303,7 @@ end
 -- message says whether the servers can be asked.
 local function nothing_seen(self, seconds)
     local what = format("no change of %s was seen within %s", short(self._path), options.in_seconds(seconds))
-    return nil, self._client:_is_answered(seconds) and what or self._client:_unreachable(what), "timeout"
+    return nil, self._client:is_answered(seconds) and what or self._client:unreachable(what), "timeout"
 end
 
 --- Calls for waits. The subject is `{ watch =, seconds =, call =, cancelled = }`.
@@ -378,14 +378,14 @@ end
 --- For zklock.inspect: whether the watch has not fired and can fire; and why it cannot.
 -- @treturn boolean
 -- @treturn string|nil code
-function Watch:_armed()
+function Watch.armed(self)
     local event, _, code = look(self)
     return event == false, code
 end
 
 --- For zklock.inspect: has `fn` called by the pump when the watch has changed. It must not wait. It is not called for a change that
 -- came before.
-function Watch:_on_change(fn)
+function Watch.on_change(self, fn)
     self._changed = fn
 end
 

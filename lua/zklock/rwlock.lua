@@ -78,7 +78,7 @@ end
 -- @treturn string|nil code
 function RwLock:contenders(timeout)
     check_self(self, "contenders")
-    local deadline, wrong = self.read:_read_deadline(timeout)
+    local deadline, wrong = self.read:read_deadline(timeout)
     if not deadline then
         error("rwlock:contenders: " .. wrong, 2)
     end

@@ -46,15 +46,15 @@ end
 -- @raise when the timeout is malformed
 function Semaphore:available(timeout)
     check_self(self, "available")
-    local deadline, seconds = self:_read_deadline(timeout)
+    local deadline, seconds = self:read_deadline(timeout)
     if not deadline then
         error("semaphore:available: " .. seconds, 2)
     end
-    local contenders, limit, code = self:_read(0, deadline, seconds)
+    local contenders, limit, code = self:read_contenders(0, deadline, seconds)
     if not contenders then
         return nil, limit, code
     elseif limit and limit ~= self._permits then
-        return nil, format("the semaphore '%s' was made for %d permits, not for %d", self._path, limit, self._permits), "mismatch"
+        return nil, format("the semaphore '%s' was made for %d permits, not for %d", self:path(), limit, self._permits), "mismatch"
     end
     local free = self._permits
     for _, contender in ipairs(contenders) do

@@ -21,19 +21,19 @@ local format = string.format
 local Transaction = {}
 Transaction.__index = Transaction
 
---- `guards`: see Transaction._guarded; nil if there are none.
+--- `guards`: see Transaction.guarded; nil if there are none.
 local function new(client, guards)
     return setmetatable({ _client = client, _guards = guards, _parts = {} }, Transaction)
 end
 
 --- For Client:transaction.
-function Transaction._new(client)
+function Transaction.new(client)
     return new(client)
 end
 
 --- For holds and multis. `guards` are the locks that must be held, each with its hold, if there is one: `{ lock =, hold = }`.
 -- During a later hold of the same lock the writes may not fit any more.
-function Transaction._guarded(client, guards)
+function Transaction.guarded(client, guards)
     return new(client, guards)
 end
 
@@ -110,10 +110,10 @@ end
 
 --- Returns the paths of the nodes by which a lock is held; or nil, message, code if it is not held by that hold any more.
 local function guard_one(lock, hold)
-    if not hold or hold._state == "released" then
+    if not hold or hold:state() == "released" then
         return nil, format("the lock %s is not held: nothing was written", lock:path()), "not_held"
     end
-    local own, message, code = hold:_nodes()
+    local own, message, code = hold:nodes()
     if code then
         return nil, message, code
     elseif not own then

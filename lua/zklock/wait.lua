@@ -8,7 +8,6 @@
 -- The pump asks C which handles (acquisitions, queries) have changed and wakes the waiters for them, runs callbacks and passes
 -- on log lines. Any waiter may run the pump, and also the adapter's own pump.
 
-local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local protect = require "zklock.protect"
 
@@ -30,7 +29,7 @@ local function concern(desk, handle, waiter)
     end
 end
 
---- Has `observer:_handle_changed()` called when a handle changes, also while nothing waits for the client.
+--- Has `observer:handle_changed()` called when a handle changes, also while nothing waits for the client.
 function wait.observe(client, handle, observer)
     client:desk().observers[handle] = observer
     wait.attend(client)
@@ -203,30 +202,6 @@ function wait.is_possible(client)
     return is_main == true -- in the main coroutine the adapter decides
 end
 
---- Gives up an acquisition whose waiter will not go on. If its coroutine goes on nevertheless, the answer is `code`.
--- @treturn table|nil the run of a multi that it was part of
-local function abandon_hold(client, hold, code)
-    hold._cancelled = code
-    if hold._acquisition then
-        hold._acquisition:cancel()
-    end
-    local attempts = client:desk().attempts
-    if not attempts[hold] then
-        return nil
-    end
-    attempts[hold] = nil
-    if hold._lock then
-        hold._state = "over"
-        caller.forget(hold)
-    end
-    for attempt in pairs(attempts) do
-        if attempt._current and attempt._current.hold == hold then
-            return attempt
-        end
-    end
-    return nil
-end
-
 --- For adapters: gives up immediately what a waiter waited for, if its coroutine will never run again. Without this call that
 -- happens when the waiter is collected. A second call has no effect. Adapters need not report Lua 5.4's coroutine.close.
 -- @tparam Client client
@@ -236,16 +211,10 @@ function wait.abandon(client, waiter, code)
     local everybody = client:desk().everybody
     local subject = everybody[waiter]
     everybody[waiter] = nil
-    local run = nil
     if type(subject) == "userdata" then
         subject:cancel()
     elseif subject and subject.abandon then
-        run = subject
-    elseif subject and subject._acquisition then
-        run = abandon_hold(client, subject, code or "cancelled")
-    end
-    if run then
-        run:abandon(code or "cancelled")
+        subject:abandon(code or "cancelled")
     end
 end
 
@@ -264,7 +233,7 @@ end
 --- Whether a waiter has an acquisition under way and should have gone on long ago.
 local function is_overdue(desk, waiter, time)
     local deadline, subject = desk.deadlines[waiter], desk.everybody[waiter]
-    if deadline == nil or deadline > time or type(subject) ~= "table" or not (subject._acquisition or subject.abandon) then
+    if deadline == nil or deadline > time or type(subject) ~= "table" or not subject.abandon then
         return false
     end
     local found = desk.overdue[waiter]
@@ -304,10 +273,7 @@ local function sweep(client, time)
         end
     end
     for index = 1, #doomed do
-        local run = doomed[index].abandon and doomed[index] or abandon_hold(client, doomed[index], "cancelled")
-        if run then
-            run:abandon("cancelled")
-        end
+        doomed[index]:abandon("cancelled")
     end
 end
 
@@ -362,7 +328,7 @@ local function tell_observers(desk)
         observers[#observers + 1] = observer
     end
     for index = 1, #observers do
-        observers[index]:_handle_changed()
+        observers[index]:handle_changed()
     end
 end
 
@@ -373,7 +339,7 @@ function wait.tell_calls(set)
         calls[#calls + 1] = one
     end
     for index = 1, #calls do
-        calls[index]:_handle_changed()
+        calls[index]:handle_changed()
     end
 end
 
@@ -388,7 +354,7 @@ local function pass_on(client, missed)
             desk.adapter.wake(waiter)
         end
         if observer then
-            observer:_handle_changed()
+            observer:handle_changed()
         end
         handle, changed = core_client:next()
     end
@@ -397,8 +363,8 @@ local function pass_on(client, missed)
     end
     sweep_if_due(client)
     if changed or missed then
-        client:_drain_log()
-        if client:_state_changed() then
+        client:drain_log()
+        if client:state_changed() then
             wait.wake_everybody(client)
             wait.tell_calls(desk.calls) -- no notifications of their own may come
         end

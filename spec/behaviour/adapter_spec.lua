@@ -229,7 +229,7 @@ describe("an adapter that the program supplies", function()
                 if not hangs then
                     link:resume()
                 end
-                local due = core.now() + (timeout == 0 and client:_cleanup_timeout() or timeout) + 3
+                local due = core.now() + (timeout == 0 and client:cleanup_timeout() or timeout) + 3
                 repeat
                     socket.sleep(0.5)
                     client:pump()

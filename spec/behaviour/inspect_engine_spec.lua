@@ -42,7 +42,7 @@ local function known(contenders)
     local nodes, waiters = {}, 0
     for _, contender in ipairs(contenders) do
         contender.client:pump()
-        for _, node in ipairs(contender.held and contender.held:_nodes() or {}) do
+        for _, node in ipairs(contender.held and contender.held:nodes() or {}) do
             nodes[#nodes + 1] = node
         end
         waiters = waiters + (contender.call and 1 or 0)

@@ -93,7 +93,7 @@ describe("a semaphore that several coroutines use", function()
                 local held = assert(semaphore:acquire({ count = count, timeout = 30 }))
                 out = out + count
                 most = math.max(most, out)
-                assert.equal(count, #held:_nodes())
+                assert.equal(count, #held:nodes())
                 fixture.pass(4)
                 out = out - count
                 assert.is_true(semaphore:release())

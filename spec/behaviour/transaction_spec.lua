@@ -225,7 +225,7 @@ describe("a lock's transaction", function()
         for index, name in ipairs(names) do
             names[index] = directory .. "/leases/" .. name
         end
-        local nodes = acquired:_nodes()
+        local nodes = acquired:nodes()
         table.sort(names)
         table.sort(nodes)
         assert.same(names, nodes)

@@ -151,8 +151,9 @@ end
 
 --- The node by which this command holds a lock or queues for it.
 local function own_node(lock)
-    local hold = caller.own(lock, caller.running(lock._settings.owner))
-    return hold and hold._acquisition and hold._acquisition:node()
+    local hold = caller.own(lock, caller.running(lock:settings().owner))
+    local acquisition = hold and hold:acquisition()
+    return acquisition and acquisition:node()
 end
 
 --- Describes the holders of the first of these locks that another client holds: "held by web3:4711 (its node is 3 min old)".

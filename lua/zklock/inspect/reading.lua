@@ -86,7 +86,7 @@ local function take_known(self, contender)
     if not (known and known.since) then
         return false
     elseif known.watch then
-        if not known.watch:_armed() then
+        if not known.watch:armed() then
             return false
         end
     elseif is_to_watch(self, contender) then

@@ -140,7 +140,7 @@ local function sweep(self, now)
     self.other_bytes = 0
     for path, directory in pairs(self.directories) do
         for _, watch in ipairs(directory.watches) do
-            if not watch:_armed() then
+            if not watch:armed() then
                 self.dirty[path] = true
             end
         end
@@ -202,7 +202,7 @@ end
 
 --- Lists directories again, and new ones below them. Returns the changes; or nil, message, code.
 local function refresh(self, paths)
-    local seconds = self.client:_cleanup_timeout()
+    local seconds = self.client:cleanup_timeout()
     local changes, read, replaced, reading = {}, {}, {}, nil
     local granted = {} -- path -> the bytes of watches besides those on directories that this reading may set for it
     local begun = core.now()
@@ -223,7 +223,7 @@ local function refresh(self, paths)
                 if not contender then
                     directory.watches[#directory.watches + 1] = watch
                 end
-                watch:_on_change(function()
+                watch:on_change(function()
                     mark(self, path)
                 end)
             end

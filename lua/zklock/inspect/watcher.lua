@@ -207,7 +207,7 @@ end
 --- Returns the path of a directory whose watch is not armed any more, and whether the session has ended.
 local function to_refresh(self)
     for path, directory in pairs(self.directories) do
-        local armed, code = directory.watch:_armed()
+        local armed, code = directory.watch:armed()
         if not armed then
             return path, code == "lost" and "session" or nil
         end

@@ -60,7 +60,7 @@ function acquire.take_back(record)
     if hold and not hold._state then
         hold:_abandon()
     elseif hold and hold._state == "granted" and hold._levels >= record.level then
-        hold:_begin_release()
+        hold:begin_release()
     end
 end
 
@@ -196,9 +196,9 @@ local function timed_out(hold, timeout)
         what = format("could not acquire the %s %s within %s", lock._kind.name, lock._path, options.in_seconds(timeout))
     end
     if hold._cancelled then
-        return client:_not_resumed(what, hold._try)
-    elseif hold._try or not client:_is_answered(timeout) then
-        return nil, client:_unreachable(what), "disconnected"
+        return client:not_resumed(what, hold._try)
+    elseif hold._try or not client:is_answered(timeout) then
+        return nil, client:unreachable(what), "disconnected"
     end
     local _, _, message = hold._acquisition:phase()
     if message == nil or message == "" then
@@ -293,7 +293,7 @@ local function attempt(hold, timeout, count, record)
     local try, block_for, deadline = false, ask and ask() or nil, timeout
     if timeout ~= huge then
         if timeout == 0 then
-            try, timeout = true, lock._client:_cleanup_timeout()
+            try, timeout = true, lock._client:cleanup_timeout()
             hold._try = true
         end
         block_for, deadline = block_for and min(block_for, timeout), now() + timeout

@@ -53,7 +53,7 @@ function kind.deliver(subject, fn, hold, message, code)
     local ok, problem = pcall(fn, hold)
     if hold._state == "granted" then
         hold._levels = 1
-        hold:_begin_release()
+        hold:begin_release()
     end
     if not ok then
         error(problem, 0)
@@ -65,7 +65,7 @@ local function limit_of(client, timeout)
     if timeout > 0 then
         return timeout
     end
-    local within = client:_cleanup_timeout()
+    local within = client:cleanup_timeout()
     return client:desk().core:state() == "connected" and within or min(within, acquire.OFFLINE_PATIENCE)
 end
 

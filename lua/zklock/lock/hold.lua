@@ -21,7 +21,7 @@ local options = require "zklock.options"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, getmetatable, setmetatable, tostring, type = error, getmetatable, setmetatable, tostring, type
+local error, getmetatable, pairs, setmetatable, tostring, type = error, getmetatable, pairs, setmetatable, tostring, type
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local forget, is_over = caller.forget, caller.is_over
@@ -56,6 +56,38 @@ function Hold.new(lock, me)
     return setmetatable({ _lock = lock, _caller = me, _state = false }, Hold) -- and C adds `_acquisition`
 end
 
+-- For other modules ---------------------------------------------------------------------------------------------------
+
+--- Returns its lock.
+function Hold.lock(self)
+    return self._lock
+end
+
+--- Returns its handle on the C side, false before it was asked for.
+function Hold.acquisition(self)
+    return self._acquisition
+end
+
+--- Returns the caller that has it (zklock.lock.caller); false: none, but a callback.
+function Hold.caller(self)
+    return self._caller
+end
+
+--- Returns false as long as it is asked for; then "granted", until it ends as "released" or "over".
+function Hold.state(self)
+    return self._state
+end
+
+--- Whether it outlives the request that has acquired it.
+function Hold.is_kept(self)
+    return self._keep
+end
+
+--- Whether with_lock has it.
+function Hold.is_enclosed(self)
+    return self._within ~= false
+end
+
 --- Whether a value is a hold.
 function Hold.is_hold(value)
     return getmetatable(value) == Hold
@@ -72,7 +104,7 @@ end
 --- The reason why it has ended although the program has not released it, as C reports it.
 -- @treturn string message
 -- @treturn string code "lost"; "not_held" if the adapter has released it
-function Hold:_lost_message()
+function Hold.lost_message(self)
     local lock, phase, _, message = self._lock, self._acquisition:phase()
     if phase == "lost" and message ~= "" then
         return message, "lost"
@@ -89,7 +121,7 @@ function Hold:_tell_revoked()
     local asked = on_revoke and self._acquisition:revocations() or 0
     if asked > self._asked then
         self._asked = asked
-        self._lock._client:_run_callback("on_revoke", on_revoke, self)
+        self._lock._client:run_callback("on_revoke", on_revoke, self)
     end
 end
 
@@ -98,13 +130,13 @@ local function tell_lost(self, reason, message)
     self._told = true
     local on_lost = self._lock._settings.on_lost
     if on_lost then
-        self._lock._client:_run_callback("on_lost", on_lost, self, reason, message)
+        self._lock._client:run_callback("on_lost", on_lost, self, reason, message)
     end
 end
 
 --- Notifies the program of a change: another contender asks for the lock, or the hold has ended. The end is reported once, by the
 -- first to notice: the pump, which calls this when the acquisition changed, or a caller before the pump.
-function Hold:_handle_changed()
+function Hold.handle_changed(self)
     if self._state ~= "granted" or self._told then
         return
     elseif self._acquisition:held() then
@@ -115,13 +147,13 @@ function Hold:_handle_changed()
     if phase == "released" then
         drop(self) -- the adapter released it because its request has ended
     else
-        tell_lost(self, phase == "lost" and code or "lost", (self:_lost_message()))
+        tell_lost(self, phase == "lost" and code or "lost", (self:lost_message()))
     end
 end
 
 --- Ends a hold that is lost. Runs on_lost first.
 function Hold:_drop_lost()
-    self:_handle_changed()
+    self:handle_changed()
     if self._state == "granted" then
         drop(self)
     end
@@ -129,9 +161,29 @@ end
 
 --- Returns "lost" to a caller, or the other code of _lost_message, and makes the lock usable again.
 function Hold:_give_up_lost()
-    local message, code = self:_lost_message()
+    local message, code = self:lost_message()
     self:_drop_lost()
     return nil, message, code
+end
+
+--- Gives up an acquisition whose coroutine does not go on; if it does nevertheless, the answer is `code`. See zklock.wait.
+function Hold.abandon(self, code)
+    local attempts = self._lock._settings.desk.attempts
+    self._cancelled = code
+    if self._acquisition then
+        self._acquisition:cancel()
+    end
+    if not attempts[self] then
+        return
+    end
+    attempts[self] = nil
+    self._state = "over"
+    forget(self)
+    for attempt in pairs(attempts) do
+        if attempt.waits_for and attempt:waits_for(self) then
+            return attempt:abandon(code)
+        end
+    end
 end
 
 --- Gives up an acquisition, whatever its state. Does nothing the second time, unless an error has kept the first one from its end.
@@ -154,7 +206,7 @@ end
 -- @tparam number|nil block_for for how many seconds this may block until the hold has ended
 -- @treturn Hold|true|nil itself, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
-function Hold:_begin_release(block_for)
+function Hold.begin_release(self, block_for)
     local state = self._state
     if state == "granted" and self._levels == 1 then
         local lock = self._lock
@@ -181,15 +233,15 @@ function Hold:_begin_release(block_for)
     elseif state == "granted" then
         return self:_give_up_lost()
     elseif state == "over" and self._acquisition:phase() == "released" then
-        return nil, self:_lost_message()
+        return nil, self:lost_message()
     end
     return nil, format("the %s %s is not held", lock._kind.name, lock._path), "not_held"
 end
-local begin_release = Hold._begin_release
+local begin_release = Hold.begin_release
 
 --- Waits until the server has acknowledged the end of a hold, or until `deadline` on core.now()'s clock. `seconds` is the limit
 -- of the release, for the message.
-function Hold:_await_release(deadline, seconds)
+function Hold.await_release(self, deadline, seconds)
     local lock, acquisition = self._lock, self._acquisition
     local client = lock._client
     local done, message, code = wait.until_decided(client, acquisition:id(), deadline, acquisition.finished, acquisition)
@@ -208,7 +260,7 @@ function Hold:_await_release(deadline, seconds)
         return nil, message, code
     end
     local what = format("release of the %s %s not acknowledged within %s", lock._kind.name, lock._path, options.in_seconds(seconds))
-    return nil, client:_unreachable(what), "disconnected"
+    return nil, client:unreachable(what), "disconnected"
 end
 
 --- Ends one level.
@@ -227,8 +279,8 @@ function Hold.leave(self, wait_for_server, timeout)
     elseif not hold then
         return nil, message, code
     end
-    local seconds = self._lock._client:_release_timeout(timeout)
-    return self:_await_release((begun or now()) + seconds, seconds)
+    local seconds = self._lock._client:release_timeout(timeout)
+    return self:await_release((begun or now()) + seconds, seconds)
 end
 local leave = Hold.leave
 
@@ -278,7 +330,7 @@ end
 -- Within with_lock ----------------------------------------------------------------------------------------------------
 
 --- Notes that with_lock has the hold from now on.
-function Hold:_enclose()
+function Hold.enclose(self)
     local enclose = self._lock._settings.desk.adapter.enclose
     self._within = self._within or self._levels
     if enclose and self._within == self._levels then
@@ -287,7 +339,7 @@ function Hold:_enclose()
 end
 
 --- Ends the part of a with_lock that began at this level. Does nothing the second time.
-function Hold:_disclose(level)
+function Hold.disclose(self, level)
     if self._within == level then
         self._within = false
     end
@@ -296,7 +348,7 @@ end
 --- Why it has ended although the program has not released it.
 -- @treturn string|nil message; nil: it is held, or was released
 -- @treturn string|nil code "lost"; "forked": this is the child of the process that holds it
-function Hold:_problem()
+function Hold.problem(self)
     if self._state == "released" or self._acquisition:held() then
         return nil
     end
@@ -304,7 +356,7 @@ function Hold:_problem()
     if state == nil then
         return problem, code
     end
-    return self:_lost_message(), "lost"
+    return self:lost_message(), "lost"
 end
 
 --- Seconds that the release at the end of a with_lock waits at least, however short the limit of the acquisition was.
@@ -375,7 +427,7 @@ function Hold:_extend(seconds)
     if state == nil then
         return nil, problem, code
     elseif self._state ~= "released" then
-        return nil, self:_lost_message()
+        return nil, self:lost_message()
     end
     return nil, format("the %s %s is not held", lock._kind.name, lock._path), "not_held"
 end
@@ -444,7 +496,7 @@ end
 -- @treturn table|nil array of paths; nil when not held
 -- @treturn string|nil message, when there was no memory for them
 -- @treturn string|nil code
-function Hold:_nodes()
+function Hold.nodes(self)
     local acquisition = held_acquisition(self)
     if not acquisition then
         return nil
@@ -457,7 +509,7 @@ end
 -- @treturn Transaction
 function Hold:transaction()
     check_self(self, "transaction")
-    return Transaction._guarded(self._lock._client, { { lock = self._lock, hold = self } })
+    return Transaction.guarded(self._lock._client, { { lock = self._lock, hold = self } })
 end
 
 --- "zklock hold (mutex /path, held)".

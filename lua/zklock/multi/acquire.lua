@@ -24,7 +24,7 @@ local SHORTEST_WAIT = 0.001
 --- Remembers a member that was not granted because another contender has it.
 local function note_refusal(self, member, code)
     if code == "timeout" then
-        self._client:desk().contended:note(member._path)
+        self._client:desk().contended:note(member:path())
     end
 end
 
@@ -33,9 +33,9 @@ local function was_cancelled(run)
     local message, code = "waiting for the locks was cancelled", "cancelled"
     if run._cancelled == "timeout" then
         local what = run.try and "could not try the locks" or "could not acquire the locks"
-        message, code = select(2, run.multi._client:_not_resumed(what, run.try))
+        message, code = select(2, run.multi._client:not_resumed(what, run.try))
     end
-    refuse(run.multi._members[1]._settings.group, code)
+    refuse(run.multi._members[1]:settings().group, code)
     return nil, message, code
 end
 
@@ -51,7 +51,7 @@ local function take_together(self, run, way, deadline)
             abandon_asked(run)
             return nil, message, code, members[index]
         end
-        handles[index] = run.records[index].hold._acquisition:id()
+        handles[index] = run.records[index].hold:acquisition():id()
     end
     local able, message, code = wait.until_decided(self._client, handles, deadline, runs.decided, run)
     if able == nil then
@@ -103,12 +103,12 @@ local function take_all_in_order(self, run, deadline)
             return nil, message, code
         end
         local lost = find_lost(run)
-        local settings = lost and lost._lock._settings
+        local settings = lost and lost:lock():settings()
         if not lost then
             return true
         elseif settings.reentrant or now() >= deadline then
             refuse(settings.group, "lost")
-            return nil, lost:_lost_message(), "lost"
+            return nil, lost:lost_message(), "lost"
         end
         runs.give_back(run)
     end
@@ -128,7 +128,7 @@ end
 local function is_contended(self)
     local found = false
     for _, member in ipairs(self._members) do
-        found = self._client:desk().contended:take(member._path) or found
+        found = self._client:desk().contended:take(member:path()) or found
     end
     return found
 end
@@ -138,7 +138,7 @@ local function attempt(self, run, timeout)
     for _, member in ipairs(self._members) do
         local problem = deadlock(member, own(member, run.me), timeout, 1, run.me)
         if problem then
-            refuse(member._settings.group, "deadlock")
+            refuse(member:settings().group, "deadlock")
             return nil, problem, "deadlock"
         end
     end
@@ -151,18 +151,18 @@ local function attempt(self, run, timeout)
     if timeout > 0 then
         taken, message, code, refused = take_together(self, run, "optimistic", deadline)
     else
-        taken, message, code, refused = take_together(self, run, true, now() + self._client:_cleanup_timeout())
+        taken, message, code, refused = take_together(self, run, true, now() + self._client:cleanup_timeout())
     end
     local lost = find_lost(run)
     if taken and lost then -- in a callback of another member
-        taken, message, code, refused = nil, lost:_lost_message(), "lost", lost._lock
+        taken, message, code, refused = nil, lost:lost_message(), "lost", lost:lock()
         runs.give_back(run)
     end
     if run._cancelled and not taken then
         return was_cancelled(run)
     elseif taken or timeout == 0 or code ~= "timeout" and code ~= "disconnected" then
         if refused then
-            refuse(refused._settings.group, code)
+            refuse(refused:settings().group, code)
         end
         return taken, message, code
     end

@@ -79,7 +79,7 @@ function MultiHold:transaction()
     for index, member in ipairs(self._multi._members) do
         guards[index] = { lock = member, hold = self._holds[index] }
     end
-    return Transaction._guarded(self._multi._client, guards)
+    return Transaction.guarded(self._multi._client, guards)
 end
 
 --- "zklock hold (3 locks, held)".
@@ -92,7 +92,7 @@ function MultiHold:__close()
     local multi, ended = self._multi, {}
     for index = #multi._members, 1, -1 do
         local hold = self._holds[index]
-        ended[index] = hold and hold._state == "granted" and hold:_begin_release() or false
+        ended[index] = hold and hold:state() == "granted" and hold:begin_release() or false
     end
     if wait.is_possible(multi._client) then
         releases.await(multi, nil, ended)

@@ -14,7 +14,7 @@ local members = {}
 
 --- Orders by bytes: all programs of the fleet must have the same order, whatever their locales are.
 local function by_path(one, other)
-    return precedes(one._path, other._path)
+    return precedes(one:path(), other:path())
 end
 
 --- Finds a semaphore and a lock on the semaphore's queue, which cannot be held together: the lock would wait for the head of the
@@ -23,14 +23,14 @@ end
 local function queue_among(locks)
     local queues = {}
     for _, member in ipairs(locks) do
-        if member._permits then
-            queues[member._path .. "/locks"] = member._path
+        if member:is_semaphore() then
+            queues[member:path() .. "/locks"] = member:path()
         end
     end
     for _, member in ipairs(locks) do
-        local semaphore = not member._permits and queues[member._path]
+        local semaphore = not member:is_semaphore() and queues[member:path()]
         if semaphore then
-            return format("the path %s is the queue of the semaphore %s: the two would wait for each other", member._path,
+            return format("the path %s is the queue of the semaphore %s: the two would wait for each other", member:path(),
                 semaphore)
         end
     end
@@ -58,15 +58,15 @@ function members.check(client, given)
         local member = given[index]
         if not Lock.is_lock(member) then
             return nil, format("member %d must be a lock (of a read/write lock: its read or its write)", index)
-        elseif member._client ~= client then
+        elseif member:client() ~= client then
             return nil, format("member %d is a lock of another client", index)
         end
         ordered[index] = member
     end
     sort(ordered, by_path)
     for index = 2, count do
-        if ordered[index]._path == ordered[index - 1]._path then
-            return nil, format("two members are on the path %s: they would wait for each other", ordered[index]._path)
+        if ordered[index]:path() == ordered[index - 1]:path() then
+            return nil, format("two members are on the path %s: they would wait for each other", ordered[index]:path())
         end
     end
     local wrong = queue_among(ordered)

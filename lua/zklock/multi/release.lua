@@ -31,14 +31,14 @@ local function release_noted(multi, holds, records, wait_for_server, timeout)
         problems[#problems + 1] = message
         first_code = first_code or code
     end
-    local seconds = client:_release_timeout(timeout)
+    local seconds = client:release_timeout(timeout)
     local deadline = now() + seconds
     for index = #members, 1, -1 do
         local hold, message, code
         if holds[index] then
-            hold, message, code = holds[index]:_begin_release()
+            hold, message, code = holds[index]:begin_release()
         else
-            hold, message, code = members[index]:_not_held()
+            hold, message, code = members[index]:not_held()
         end
         if not hold then
             note(message, code)
@@ -49,10 +49,10 @@ local function release_noted(multi, holds, records, wait_for_server, timeout)
     for index = 1, #members do
         local hold, waits = ended[index], wait_for_server
         if waits == nil then
-            waits = members[index]._settings.wait_release
+            waits = members[index]:settings().wait_release
         end
         if hold and waits then
-            local released, message, code = hold:_await_release(deadline, seconds)
+            local released, message, code = hold:await_release(deadline, seconds)
             if not released then
                 note(message, code)
             end
@@ -87,13 +87,13 @@ end
 -- @tparam table ended the hold whose end has begun, by index; false or true where there is nothing to wait for
 -- @treturn string|nil the message of a member whose lock turns out to be lost
 function releases.await(multi, timeout, ended)
-    local seconds = multi._client:_release_timeout(timeout)
+    local seconds = multi._client:release_timeout(timeout)
     local deadline = now() + seconds
     local lost
     for index = 1, #multi._members do
         local hold = ended[index]
-        if hold and hold ~= true and multi._members[index]._settings.wait_release then
-            local released, message, code = hold:_await_release(deadline, seconds)
+        if hold and hold ~= true and multi._members[index]:settings().wait_release then
+            local released, message, code = hold:await_release(deadline, seconds)
             lost = lost or not released and code == "lost" and message or nil
         end
     end
@@ -108,10 +108,10 @@ function releases.begin_end(run)
         local record = run.records[index]
         local hold = record.hold
         if hold then
-            hold:_disclose(record.level)
+            hold:disclose(record.level)
             hold = with_lock.ends(hold, record.level)
         end
-        ended[index] = hold and hold:_begin_release() or false
+        ended[index] = hold and hold:begin_release() or false
     end
     return ended
 end

@@ -41,7 +41,7 @@ end
 function runs.decided(run)
     for index = run.taken + 1, #run.records do
         local hold = run.records[index].hold
-        if not hold._cancelled and hold._acquisition:waits() then
+        if not acquiring.decided(hold) then
             return false
         end
     end
@@ -104,7 +104,7 @@ function runs.complete(run)
     for index = 1, run.taken do
         local record = run.records[index]
         local hold = record.hold
-        if hold._state == "granted" then
+        if hold:state() == "granted" then
             hold._levels = max(hold._levels, record.level)
             caller.note_granted(hold, run.within)
         end
@@ -116,6 +116,11 @@ end
 function runs.end_run(run)
     runs.give_back(run)
     forget(run)
+end
+
+--- Whether this hold is the one that it waits for.
+function Run:waits_for(hold)
+    return self._current and self._current.hold == hold
 end
 
 --- For zklock.wait: the run's coroutine was killed.

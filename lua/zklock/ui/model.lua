@@ -223,7 +223,7 @@ local function own_json(self)
             object.losses = object.losses + losses
         end
     end
-    for node, seconds in pairs(self.client:_leases()) do
+    for node, seconds in pairs(self.client:leases()) do
         if count < LEASES then
             count = count + 1
             object.leases[count] = { node = node, remaining = seconds < huge and rounded(seconds) or nil }

@@ -7,8 +7,8 @@
 local App = require "zklock.ui.app"
 local Model = require "zklock.ui.model"
 local semaphore = require "ngx.semaphore"
+local shared = require "zklock.shared"
 local words = require "zklock.inspect.words"
-local zklock = require "zklock"
 
 local ngx = ngx
 local concat = table.concat
@@ -155,7 +155,7 @@ function serving.serve(settings)
         ngx.say "this worker of nginx ends"
         return nil
     end
-    local client = settings.client or zklock._only_shared()
+    local client = settings.client or shared.only()
     if not client then
         return "option 'client' is missing: this worker has no client of zklock.shared, or several"
     end

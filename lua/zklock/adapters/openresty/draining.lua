@@ -52,7 +52,7 @@ end
 function draining.drain()
     for client in pairs(pumps) do
         if not is_closed(client) then
-            client:_end_leaders() -- before their locks are released
+            client:end_leaders() -- before their locks are released
         end
     end
     local grace_ends = ngx.now() + TIMER_GRACE

@@ -15,28 +15,28 @@ local is_dropped_thread, is_over, place_of = running.is_dropped_thread, running.
 
 local holds = {}
 
--- `hold._caller` (zklock.lock.caller) has weak references: `owner` is the request and `thread` the coroutine that have asked for
+-- `hold:caller()` (zklock.lock.caller) has weak references: `owner` is the request and `thread` the coroutine that have asked for
 -- the lock, or were given the hold. `place` is added here when it is known: the coroutine's place as of running.place_of.
 
 --- Notes which coroutine and request have asked for a lock: the acquisition ends with the request.
 function holds.bind(hold)
-    local request = hold._caller.owner
+    local request = hold:caller().owner
     if request and request.scope then
-        request.scope:add(hold._acquisition)
+        request.scope:add(hold:acquisition())
     end
 end
 
 --- Makes a hold outlive its request.
 function holds.keep(hold)
-    local request = hold._caller.owner
+    local request = hold:caller().owner
     if request and request.scope then
-        request.scope:remove(hold._acquisition)
+        request.scope:remove(hold:acquisition())
     end
 end
 
 --- Notes that a hold belongs to with_lock: it ends with the running coroutine, if that coroutine has acquired it.
 function holds.enclose(hold)
-    local weak, thread = hold._caller, running_thread()
+    local weak, thread = hold:caller(), running_thread()
     if weak and thread and weak.thread == thread and weak.place == nil then
         weak.place = place_of(thread)
     end
@@ -44,8 +44,8 @@ end
 
 --- Whether the request, or the with_lock, that a hold belongs to has ended.
 local function is_abandoned(hold)
-    local weak = hold._caller
-    return not weak or is_over(weak.owner) or hold._within and is_dropped_thread(weak.owner, weak.thread, weak.place)
+    local weak = hold:caller()
+    return not weak or is_over(weak.owner) or hold:is_enclosed() and is_dropped_thread(weak.owner, weak.thread, weak.place)
 end
 
 --- Gives back abandoned holds: those with `keep` only if `all`; those of timers also if their time of grace is over.
@@ -54,10 +54,10 @@ function holds.release_abandoned(client, all, grace_is_over)
     local abandoned, living = {}, false
     for _, hold in pairs(client:desk().observers) do
         if Hold.is_hold(hold) then
-            local over = (all or not hold._keep) and is_abandoned(hold)
-                or grace_is_over and hold._caller.owner.phase == "timer"
+            local over = (all or not hold:is_kept()) and is_abandoned(hold)
+                or grace_is_over and hold:caller().owner.phase == "timer"
             if over then
-                abandoned[#abandoned + 1] = hold._acquisition
+                abandoned[#abandoned + 1] = hold:acquisition()
             else
                 living = true
             end

@@ -5,62 +5,49 @@
 
 #include "lua_compat.h"
 
-/* The upvalues of core_caller. */
+/* The upvalues of find_caller, which are the arguments of core.caller. */
 #define CALLERS lua_upvalueindex(1)     /* key -> the caller that was asked for last; the keys are weak */
-#define WEAK_VALUES lua_upvalueindex(2) /* a metatable */
+#define WEAK_VALUES lua_upvalueindex(2) /* the metatable of callers */
 
-static void push_weak_mode(lua_State *L, const char *mode)
+static void set_value(lua_State *L, const char *name, int index)
 {
-    lua_createtable(L, 0, 1);
-    lua_pushstring(L, mode);
-    lua_setfield(L, -2, "__mode");
+    lua_pushvalue(L, index);
+    lua_setfield(L, -2, name);
 }
 
-/* Returns the caller in CALLERS whose key is at `key`, if it stands for the thread at index 2; otherwise pops it. */
-static bool find_caller(lua_State *L, int key)
+/* Whether the value at the top is a caller that stands for the thread at index 2. An owner may have several threads. */
+static bool stands_for_thread(lua_State *L, bool owned)
 {
-    lua_pushvalue(L, key);
-    lua_rawget(L, CALLERS);
-    if (!lua_istable(L, -1)) {
-        return false;
+    if (!owned || !lua_istable(L, -1)) {
+        return lua_istable(L, -1);
     }
-    if (key == 2) {
-        return true;
-    }
-    lua_getfield(L, -1, "thread"); /* another thread of the owner may have called last */
+    lua_getfield(L, -1, "thread");
     bool same = lua_rawequal(L, -1, 2);
     lua_pop(L, 1);
     return same;
 }
 
-/*
- * core.caller(ask) -> the caller that stands for the running coroutine. `ask`: the adapter's function `owner`; false or nil: it has
- * none.
- */
-static int core_caller(lua_State *L)
+/* find(ask) -> the caller that stands for the running coroutine. `ask`: the adapter's function `owner`, or false. */
+static int find_caller(lua_State *L)
 {
     lua_settop(L, 1);
     if (lua_toboolean(L, 1)) {
         lua_call(L, 0, 1);
     }
+    bool owned = lua_toboolean(L, 1);
     bool is_main = lua_pushthread(L) == 1;
-    int key = lua_toboolean(L, 1) ? 1 : 2;
-    if (find_caller(L, key)) {
+    int key = owned ? 1 : 2;
+    lua_pushvalue(L, key);
+    lua_rawget(L, CALLERS);
+    if (stands_for_thread(L, owned)) {
         return 1;
     }
     lua_createtable(L, 0, 4);
-    lua_pushvalue(L, 2);
-    lua_setfield(L, -2, "thread");
-    lua_pushvalue(L, key);
-    lua_setfield(L, -2, "key");
-    lua_pushboolean(L, is_main && key == 2);
+    set_value(L, "owner", 1);
+    set_value(L, "thread", 2);
+    set_value(L, "key", key);
+    lua_pushboolean(L, is_main && !owned);
     lua_setfield(L, -2, "lasts");
-    if (key == 1) {
-        lua_pushvalue(L, 1);
-    } else {
-        lua_pushboolean(L, 0);
-    }
-    lua_setfield(L, -2, "owner");
     lua_pushvalue(L, WEAK_VALUES);
     lua_setmetatable(L, -2);
     lua_pushvalue(L, key);
@@ -69,11 +56,9 @@ static int core_caller(lua_State *L)
     return 1;
 }
 
-void push_core_caller(lua_State *L)
+int core_caller(lua_State *L)
 {
-    lua_newtable(L);
-    push_weak_mode(L, "k");
-    lua_setmetatable(L, -2);
-    push_weak_mode(L, "v");
-    lua_pushcclosure(L, core_caller, 2);
+    lua_settop(L, 2);
+    lua_pushcclosure(L, find_caller, 2);
+    return 1;
 }

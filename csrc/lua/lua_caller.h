@@ -4,7 +4,7 @@
 
 #include <lua.h>
 
-/* Pushes the function core.caller. */
-void push_core_caller(lua_State *L);
+/* core.caller(callers, metatable) -> the function that finds the running coroutine's caller in the table, or makes it */
+int core_caller(lua_State *L);
 
 #endif

@@ -160,6 +160,7 @@ static const luaL_Reg functions[] = {
     {"scope", core_scope},
     {"yieldable", core_yieldable},
     {"stands_in", core_stands_in},
+    {"caller", core_caller},
     {"states", core_states},
     {"features", core_features},
     {NULL, NULL},
@@ -237,8 +238,6 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     fill_type(L, types, METER_TYPE, meter_methods, meter_gc);
     fill_type(L, types, SCOPE_TYPE, scope_methods, scope_gc);
     push_functions(L, types, functions);
-    push_core_caller(L);
-    lua_setfield(L, -2, "caller");
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");
     zkl_push_integer(L, ZKL_SEQUENCE_WARN);

@@ -21,9 +21,10 @@ local WEAK_KEYS = { __mode = "k" }
 --- owner -> set of the holds that last as long as it does.
 local held_by_owner = setmetatable({}, WEAK_KEYS)
 
---- Returns the caller that stands for the running coroutine. Takes the adapter's function `owner`, or false.
-caller.running = core.caller
-local running = caller.running
+--- Returns the caller that stands for the running coroutine, the same one until another coroutine of its owner has asked. Takes the
+-- adapter's function `owner`, or false.
+local running = core.caller(setmetatable({}, WEAK_KEYS), { __mode = "v" })
+caller.running = running
 
 --- The status of a caller's coroutine, as of coroutine.status: "dead" if it was collected. Inside nginx this is right only for the
 -- request that asks.

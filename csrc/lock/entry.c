@@ -53,7 +53,7 @@ const char *zkl_entry_name(const zkl_entry *entry)
     return entry->node + strlen(entry->queue->path) + 1;
 }
 
-bool zkl_entry_set_node(zkl_entry *entry, const char *name)
+bool zkl_entry_set_node(zkl_entry *entry, const char *name, int32_t sequence)
 {
     char *node = zkl_child_path(entry->queue->path, name);
     if (node == NULL) {
@@ -61,7 +61,7 @@ bool zkl_entry_set_node(zkl_entry *entry, const char *name)
     }
     zkl_free(entry->node);
     entry->node = node;
-    entry->sequence = zkl_node_parse(name).sequence;
+    entry->sequence = sequence;
     return true;
 }
 

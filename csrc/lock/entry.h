@@ -142,8 +142,8 @@ struct zkl_entry {
 void zkl_entry_uuid(const zkl_entry *entry, char *uuid);
 /* Returns the node's name, without the directory. The entry must have a node. */
 const char *zkl_entry_name(const zkl_entry *entry);
-/* Sets the name of the entry's node. Returns false when memory is short. */
-bool zkl_entry_set_node(zkl_entry *entry, const char *name);
+/* Sets the name of the entry's node, and the number in it. Returns false when memory is short. */
+bool zkl_entry_set_node(zkl_entry *entry, const char *name, int32_t sequence);
 
 /* Gives the entry another serial number. */
 void zkl_entry_set_serial(zkl_entry *entry, uint64_t serial);

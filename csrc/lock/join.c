@@ -297,8 +297,11 @@ static void entry_seated(zkl_entry *entry, int64_t czxid, int64_t elsewhere)
     }
 }
 
-/* Whether the reply can describe the node that the entry's create made. A faulty server may answer anything. */
-static bool may_be_created(const zkl_entry *entry, const char *path, const struct Stat *stat)
+/*
+ * Whether the reply can describe the node that the entry's create made. `node` is what its name says. A faulty server may answer
+ * anything.
+ */
+static bool may_be_created(const zkl_entry *entry, const char *path, const struct Stat *stat, zkl_node *node)
 {
     size_t stem = strlen(entry->queue->path);
     if (path == NULL || strncmp(path, entry->queue->path, stem) != 0 || path[stem] != '/') {
@@ -307,8 +310,8 @@ static bool may_be_created(const zkl_entry *entry, const char *path, const struc
     char uuid[ZKL_UUID_LENGTH + 1];
     zkl_entry_uuid(entry, uuid);
     const char *name = path + stem + 1;
-    return strchr(name, '/') == NULL && zkl_node_has_uuid(name, uuid) &&
-           zkl_node_parse(name).kind == entry->kind->node &&
+    *node = zkl_node_parse(name);
+    return strchr(name, '/') == NULL && zkl_node_has_uuid(name, uuid) && node->kind == entry->kind->node &&
            (stat == NULL || (stat->ephemeralOwner == entry->locks->wire->session_id && stat->czxid > 0));
 }
 
@@ -326,14 +329,15 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
     }
     entry->tenure.writes = locks->writes - entry->queue->creates;
     entry->connection = reply->connection;
-    bool ours_now = rc == ZOK && may_be_created(entry, path, stat);
+    zkl_node node;
+    bool ours_now = rc == ZOK && may_be_created(entry, path, stat, &node);
     if (entry->downgrade == ZKL_DOWNGRADE_MADE && rc == ZNONODE) {
         if (entry->writer != NULL) {
             /* The writer's node was deleted externally. The reader queues like any other. */
             zkl_entry_deleted_externally(entry->writer);
         }
         not_created(entry, ZINVALIDSTATE);
-    } else if (ours_now && zkl_entry_set_node(entry, path + strlen(entry->queue->path) + 1)) {
+    } else if (ours_now && zkl_entry_set_node(entry, path + strlen(entry->queue->path) + 1, node.sequence)) {
         entry_seated(entry, stat != NULL ? stat->czxid : entry->tenure.czxid,
                      entry->tenure.writes - entry->queue->cleared_writes);
     } else if (rc == ZOK || zkl_outcome_unknown(rc)) {
@@ -444,7 +448,8 @@ static void find_own(zkl_entry *entry, int rc, const zkl_reply *reply)
     }
     for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
         if (zkl_node_has_uuid(names->data[i], uuid)) {
-            if (!zkl_entry_set_node(entry, names->data[i]) || !send_look(entry)) {
+            if (!zkl_entry_set_node(entry, names->data[i], zkl_node_parse(names->data[i]).sequence) ||
+                !send_look(entry)) {
                 zkl_free(entry->node);
                 entry->node = NULL;
                 zkl_entry_make_runnable(entry);

@@ -78,7 +78,7 @@ bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
     if (entry == NULL) {
         return false;
     }
-    if (!zkl_entry_set_node(entry, name)) {
+    if (!zkl_entry_set_node(entry, name, zkl_node_parse(name).sequence)) {
         zkl_entry_gone(entry);
         return false;
     }

@@ -162,14 +162,15 @@ static void expire(zkl_handle *handle, int64_t now)
     zkl_acquisition_end(handle->acquisition, ZKL_TIMEOUT, now);
 }
 
-static const zkl_handle_kind kind = {.run = run_acquisition, .expire = expire, .closed_code = ZKL_CLOSED, .kept = true};
+static const zkl_handle_kind acquisition_kind = {
+    .run = run_acquisition, .expire = expire, .closed_code = ZKL_CLOSED, .kept = true};
 
 /* --- the owner's side ---------------------------------------------------------------------------------------------- */
 
 zkl_handle *zkl_client_acquire(zkl_client *client, const zkl_acquisition_request *request, zkl_handle *writer,
                                int64_t block_for)
 {
-    zkl_handle *handle = zkl_handle_new(&client->desk, &kind);
+    zkl_handle *handle = zkl_handle_new(&client->desk, &acquisition_kind);
     if (handle == NULL) {
         return NULL;
     }

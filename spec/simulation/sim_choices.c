@@ -144,7 +144,7 @@ uint64_t sim_hash(sim_counts_fn counts)
             sum += hash_one_connection(each);
     }
     hash = sim_mix(hash, sum);
-    for (int i = 0; i < SIM_MAX_CALLERS; i++) {
+    for (int i = 0; i < SIM_MAX_CALLERS_BY_HAND; i++) {
         uint64_t down = 0;
         for (int j = 0; j < sim.options.servers; j++)
             down = down << 1 | (uint64_t)sim.network_down[i][j];
@@ -173,7 +173,7 @@ static sim_connection *find(int caller, int ordinal)
 int sim_deliveries(sim_delivery *out, int most)
 {
     int count = 0;
-    for (int caller = 0; caller < SIM_MAX_CALLERS; caller++) {
+    for (int caller = 0; caller < SIM_MAX_CALLERS_BY_HAND; caller++) {
         for (int ordinal = 1; ordinal <= sim.connections_of[caller]; ordinal++) {
             const sim_connection *connection = find(caller, ordinal);
             for (int up = 1; up >= 0 && connection != NULL; up--) {

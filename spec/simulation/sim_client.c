@@ -969,7 +969,7 @@ int zoo_add_auth(zhandle_t *zh, const char *scheme, const char *cert, int certLe
 
 void sim_set_caller(int caller)
 {
-    assert(caller >= 0 && caller < SIM_MAX_CALLERS);
+    assert(caller >= 0 && caller < (sim.options.by_hand ? SIM_MAX_CALLERS_BY_HAND : SIM_MAX_CALLERS));
     sim.caller = caller;
 }
 

@@ -30,10 +30,9 @@
 #include <stdint.h>
 
 #define SIM_MAX_SERVERS 3
-/* A build may define a larger number. */
-#ifndef SIM_MAX_CALLERS
-#define SIM_MAX_CALLERS 8
-#endif
+#define SIM_MAX_CALLERS 320
+/* Their states are hashed one by one. */
+#define SIM_MAX_CALLERS_BY_HAND 8
 
 #define SIM_MICROSECOND INT64_C(1000)
 #define SIM_MILLISECOND INT64_C(1000000)

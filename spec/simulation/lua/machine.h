@@ -17,7 +17,7 @@
 
 /* The clients of a run. Each client's thread is the fiber of the same number, which is passed to sim_set_caller. */
 #ifndef MOST_FIBERS
-#define MOST_FIBERS SIM_MAX_CALLERS
+#define MOST_FIBERS 8
 #endif
 
 /* The program's poll. (Fortified headers may have replaced the name `poll`.) */

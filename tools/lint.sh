@@ -78,13 +78,11 @@ check_clang() {
     tools/build.sh clang
 }
 
-# tidy DIRECTORY: with its compile commands; only compiled files have one. Warnings of clang itself are errors here, too.
+# tidy DIRECTORY: what its compile commands compile. A layer is one file, which includes the sources. Warnings of clang itself are
+# errors here, too.
 tidy() {
-    files 'csrc/*.c' 'spec/unit/test_*.c' 'spec/simulation/*.c' 'spec/conformance/*.c' 'spec/virtual/*.c' |
-        while read -r file; do
-            ! grep -qF "/$file\"" "$1/compile_commands.json" || echo "$file"
-        done |
-        xargs -r -P "$(nproc)" -n 1 clang-tidy -p "$1" --quiet "--checks=${tidy_checks:-}" 2>&1 |
+    grep -oE '"file": ?"[^"]*"' "$1/compile_commands.json" | cut -d '"' -f 4 | sort -u |
+        xargs -r -P "$(nproc)" -n 4 clang-tidy -p "$1" --quiet "--checks=${tidy_checks:-}" 2>&1 |
         { grep -v '^[0-9]* warnings\? generated\|^Suppressed\|^Use -' || true; }
 }
 
@@ -92,14 +90,16 @@ check_tidy() {
     tools/build.sh clang:configured && tidy build/clang
 }
 
-# clang-tidy analyses a file once for each of its compile commands: up to eight times. Here each has its longest one, which defines most.
+# clang-tidy analyses a file once for each of its compile commands: up to six times. Here each has its longest one, which defines most;
+# and layers are as tests have them, for one Lua.
 check_tidy-quick() {
     tools/build.sh clang:configured && mkdir -p build/clang/once &&
         lua5.4 - build/clang/compile_commands.json >build/clang/once/compile_commands.json <<'LUA' || return 1
 local json, longest, commands = require "dkjson", {}, {}
 for _, entry in ipairs(json.decode(assert(io.open(arg[1])):read "a")) do
-    local other = longest[entry.file]
-    if not other or #entry.command > #other.command then
+    local target, other = entry.command:match "CMakeFiles/([^/]*)%.dir", longest[entry.file]
+    local another = target:find "^shipped%-" or target:find "%-objects%-" or target:find "^breakable%-lua" and target ~= "breakable-lua5.4"
+    if not another and not (other and #other.command >= #entry.command) then
         longest[entry.file] = entry
     end
 end

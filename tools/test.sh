@@ -182,7 +182,7 @@ suites_contract() {
         contract loops "$lua"
     done
     contract command_run luajit
-    suite "behaviour that only the real world shows" busted "$ample" 'tools/specs.sh real --tags=real spec/behaviour'
+    suite "behaviour that only the real world shows" busted "$ample" 'on_one_server tools/specs.sh real --tags=real spec/behaviour'
     for name in $(other_contracts); do
         contract "$name"
     done

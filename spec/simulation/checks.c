@@ -744,9 +744,10 @@ static void check_waiting(const client *of)
 
 void note_servers(void)
 {
+    unsigned serving = sim_serving();
     for (int i = 0; i < run.client_count; i++) {
         for (int j = 0; j < run.options.servers; j++) {
-            if (!sim_serves(i, j))
+            if ((serving >> j & 1) == 0 || !sim_would_serve(i, j))
                 run.clients[i].serves_since[j] = sim_now();
         }
     }

@@ -606,15 +606,23 @@ static bool cut_off(const server *at)
     return leader == NULL || (leader != at && !(joined(at, leader) && reachable(at, leader)));
 }
 
-bool sim_serves(int caller, int index)
+unsigned sim_serving(void)
 {
-    const server *at = &servers[index], *leader = active_leader();
-    int supporters = 0;
-    for (int i = 0; i < sim.options.servers; i++)
-        supporters += !cut_off(&servers[i]) && servers[i].lag_until <= sim.now;
-    return leader != NULL && supporters >= majority() && !cut_off(at) && at->lag_until <= sim.now &&
-           !sim.network_down[caller][index] && !sim.names_fail[caller] && !sim.name_silent[caller][index] &&
-           !sim.send_fails[caller] && sim.throttles[caller] == 0 && sim_client_zxid(caller) <= at->tree.zxid;
+    unsigned serving = 0;
+    int count = 0;
+    for (int i = 0; i < sim.options.servers; i++) {
+        if (!cut_off(&servers[i]) && servers[i].lag_until <= sim.now) {
+            serving |= 1U << i;
+            count++;
+        }
+    }
+    return count >= majority() ? serving : 0;
+}
+
+bool sim_would_serve(int caller, int index)
+{
+    return !sim.network_down[caller][index] && !sim.names_fail[caller] && !sim.name_silent[caller][index] &&
+           !sim.send_fails[caller] && sim.throttles[caller] == 0 && sim_client_zxid(caller) <= servers[index].tree.zxid;
 }
 
 static int by_name(const void *one, const void *other)

@@ -248,11 +248,10 @@ void sim_stall_requests(int caller, bool stall);
 void sim_set_network(int caller, int server, bool up);
 /* While a server hangs, it answers no client, and nothing that they send is lost yet. Its kernel accepts their connections. */
 void sim_hang_server(int server, bool hangs);
-/*
- * Whether the server would give the caller a session: a majority follows the leader, it does so, too, it is not behind the caller,
- * and the network between them is up.
- */
-bool sim_serves(int caller, int server);
+/* Returns the servers that follow the leader, as bits 1 << server, if they are a majority; else 0. */
+unsigned sim_serving(void);
+/* Whether such a server would give the caller a session: it is not behind the caller, and the network between them is up. */
+bool sim_would_serve(int caller, int server);
 void sim_fail_next_send(int caller);
 /*
  * The client's next create or delete of an ephemeral node reaches its server, and then the connection breaks. The

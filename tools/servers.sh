@@ -59,16 +59,20 @@ fetch() {
 
 # pack ROOT JAR: makes one jar without a manifest: a manifest of Debian names the jars of the installed system.
 pack() {
-    local name classes=$1/classes
-    mkdir "$classes"
-    for name in "${jars[@]}"; do
-        (cd "$classes" && jar -xf "$1/usr/share/java/$name.jar")
-    done
-    (cd "$classes" && rm -rf META-INF/MANIFEST.MF META-INF/*.SF && jar -cMf "$2" .)
+    python3 - "$1/usr/share/java" "$2" "${jars[@]}" <<'PYTHON'
+import os, sys, zipfile
+folder, target, *names = sys.argv[1:]
+with zipfile.ZipFile(target, "w") as merged:
+    for jar_name in names:
+        with zipfile.ZipFile(f"{folder}/{jar_name}.jar") as jar:
+            for name in set(jar.namelist()) - set(merged.namelist()):
+                if not name.endswith("/") and name != "META-INF/MANIFEST.MF" and not name.endswith(".SF"):
+                    merged.writestr(name, jar.read(name))
+PYTHON
 }
 
 command -v apt-get dpkg-deb >/dev/null || fail "needs apt and dpkg"
-command -v jar >/dev/null || fail "needs jar (Debian: default-jdk-headless)"
+command -v python3 >/dev/null || fail "needs python3"
 [ -r "$keys" ] || fail "no $keys (package debian-archive-keyring)"
 
 servers=$PWD/build/servers

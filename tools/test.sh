@@ -122,16 +122,16 @@ virtual() {
 }
 
 # contract NAME [LUA]: the file of that name, or the files of a family, whose names begin with it. A family runs on one server.
-# NAME/1, NAME/2: one half of a family.
+# NAME/I: every fourth file of a family, from the I'th one on.
 contract() {
-    local name=${1%/*} half=${1#*/} file found=() server='' i
+    local name=${1%/*} part=${1#*/} file found=() server='' i
     for file in spec/contract/"$name"_spec.lua spec/contract/"$name"_*_spec.lua spec/campaign/"$name"_spec.lua; do
         [ ! -e "$file" ] || found+=("$file")
     done
     [ ${#found[@]} = 1 ] || server="on_one_server "
-    if [ "$half" != "$name" ]; then
+    if [ "$part" != "$name" ]; then
         for i in "${!found[@]}"; do
-            [ $((i % 2 + 1)) = "$half" ] || unset "found[i]"
+            [ $((i % 4 + 1)) = "$part" ] || unset "found[i]"
         done
         found=("${found[@]}")
     fi
@@ -161,20 +161,20 @@ on_newest_server() {
 
 export -f on_one_server on_newest_server
 
-# The contracts that last longest, and so begin first. Those of the first list are two suites each.
-halved=(openresty command)
+# The contracts that last longest, and so begin first. Those of the first list are four suites each.
+longest=(openresty command)
 long=(examples ensemble tools foreign security process)
 
 # The names of all other contracts, without those of the loops.
 other_contracts() {
     find spec/contract spec/campaign -name '*_spec.lua' -printf '%f\n' | sed -E 's/_spec\.lua$//' |
         sed -E 's/^(command|docs|foreign|loops|openresty|security|tools)_.*/\1/' | LC_ALL=C sort -u |
-        grep -vxF -e loops "${halved[@]/#/-e}" "${long[@]/#/-e}"
+        grep -vxF -e loops "${longest[@]/#/-e}" "${long[@]/#/-e}"
 }
 
 suites_contract() {
     local name lua
-    for name in "${halved[@]/%//1}" "${halved[@]/%//2}" "${long[@]}"; do
+    for name in "${longest[@]/%//1}" "${longest[@]/%//2}" "${longest[@]/%//3}" "${longest[@]/%//4}" "${long[@]}"; do
         contract "$name"
     done
     # Loops differ between the Luas; otherwise one Lua is enough.

@@ -44,9 +44,10 @@ function commands.output(words, options)
     return result.output, result.errors
 end
 
+local here = cluster.run { "pwd" }
+
 --- Returns a search path with absolute names, for programs that run in other directories.
 local function absolute(path)
-    local here = cluster.run { "pwd" }
     return (path:gsub("[^;]+", function(template)
         return template:sub(1, 1) == "/" and template or here .. "/" .. template
     end))

@@ -25,9 +25,12 @@ function program.command(directory, environment)
     return words
 end
 
+--- What the program says about itself.
+local configured
+
 --- Returns whether Lua is built into a subsystem, "http" or "stream"; and otherwise the files of the modules that are there.
 local function built_in(subsystem)
-    local configured = cluster.run { NAME, "-V" }
+    configured = configured or (cluster.run { NAME, "-V" })
     for source in configured:gmatch("%-%-add%-module=(%S+)") do
         local module = source:match("[^/]+$")
         local in_stream = module:find("%f[%a]stream%f[%A]") ~= nil -- not ngx_lua_upstream
@@ -49,15 +52,21 @@ function program.has_stream()
     return ready or found[#found] ~= nil and found[#found]:find("lua", 1, true) ~= nil
 end
 
+local load_modules
+
 --- Returns the lines: "" for an OpenResty. The modules for stream {} only if Lua can run there.
 function program.load_modules()
+    if load_modules then
+        return load_modules
+    end
     local lines = {}
     for _, subsystem in ipairs { "http", program.has_stream() and "stream" or nil } do
         for _, module in ipairs(select(2, built_in(subsystem))) do
             lines[#lines + 1] = ("load_module %s;\n"):format(module)
         end
     end
-    return table.concat(lines)
+    load_modules = table.concat(lines)
+    return load_modules
 end
 
 --- Returns words that run OpenResty's `resty` with the program: $RESTY, else that of PATH. nil if there is none, or if the program

@@ -109,7 +109,7 @@ int peer_listen(const char *name, const char *ciphers)
     peer_must(tls->SSL_CTX_use_certificate_chain_file(peer.context, peer_file(name)) == 1, name);
     peer_must(tls->SSL_CTX_use_PrivateKey_file(peer.context, peer_file("key"), ZKL_SSL_FILETYPE_PEM) == 1, "key");
     peer_must(ciphers == NULL || tls->SSL_CTX_set_cipher_list(peer.context, ciphers) == 1, "ciphers");
-    struct sockaddr_in address;
+    struct sockaddr_in address = {0};
     socklen_t size = sizeof address;
     peer_must(getsockname(peer.listener, (struct sockaddr *)&address, &size) == 0, "getsockname");
     return ntohs(address.sin_port);

@@ -330,7 +330,7 @@ static void has_a_silent_name_last_for_a_while(void **state)
     world.race.servers[1].late_until = 0;
     world.now += 2 * ZKL_SECOND;
     int64_t took = connect_within(10 * ZKL_SECOND);
-    assert_in_range(took, 0, 10 * MS);
+    assert_int_in_range(took, 0, 10 * MS);
     end();
 }
 
@@ -339,7 +339,7 @@ static void gives_a_late_answer_the_time_of_others(void **state)
 {
     (void)state;
     build("2200f s", 1); /* a race without it would end after 2.5 s */
-    assert_in_range(connect_within(10 * ZKL_SECOND), 5200 * MS, 5203 * MS);
+    assert_int_in_range(connect_within(10 * ZKL_SECOND), 5200 * MS, 5203 * MS);
     end();
 }
 
@@ -358,16 +358,16 @@ static void causes_no_storm(void **state)
 {
     (void)state;
     /* In the first minute, and the rest of an hour: a pause of a second between races, or a race of seconds. */
-    assert_in_range(begun_in("r", 60 * ZKL_SECOND), 40, 140);
-    assert_in_range(begun_in("r r r", 60 * ZKL_SECOND), 120, 400);
-    assert_in_range(begun_in("s s s", 60 * ZKL_SECOND), 20, 90);
-    assert_in_range(begun_in("c", 60 * ZKL_SECOND), 40, 140);
-    assert_in_range(begun_in("c c c", 60 * ZKL_SECOND), 40, 300);
-    assert_in_range(begun_in("q q", 60 * ZKL_SECOND), 8, 40);
-    assert_in_range(begun_in("!", 60 * ZKL_SECOND), 0, 0);
-    assert_in_range(begun_in("?", 60 * ZKL_SECOND), 0, 0);
+    assert_int_in_range(begun_in("r", 60 * ZKL_SECOND), 40, 140);
+    assert_int_in_range(begun_in("r r r", 60 * ZKL_SECOND), 120, 400);
+    assert_int_in_range(begun_in("s s s", 60 * ZKL_SECOND), 20, 90);
+    assert_int_in_range(begun_in("c", 60 * ZKL_SECOND), 40, 140);
+    assert_int_in_range(begun_in("c c c", 60 * ZKL_SECOND), 40, 300);
+    assert_int_in_range(begun_in("q q", 60 * ZKL_SECOND), 8, 40);
+    assert_int_in_range(begun_in("!", 60 * ZKL_SECOND), 0, 0);
+    assert_int_in_range(begun_in("?", 60 * ZKL_SECOND), 0, 0);
     assert_int_equal(1, world.questions); /* a thread waits for the answer to each of them */
-    assert_in_range(begun_in("? r", 60 * ZKL_SECOND), 40, 140);
+    assert_int_in_range(begun_in("? r", 60 * ZKL_SECOND), 40, 140);
     assert_int_equal(1, world.questions);
 }
 
@@ -382,7 +382,7 @@ static void pauses_longer_and_longer_if_connections_do_not_last(void **state)
         assert_true(connect_within(10 * ZKL_SECOND) >= 0);
         connections++;
     }
-    assert_in_range(connections, 40, 140);
+    assert_int_in_range(connections, 40, 140);
     world.now += 2 * ZKL_SECOND; /* this one lasts */
     assert_true(connect_within(ZKL_SECOND) <= 2 * MS);
     end();
@@ -413,7 +413,7 @@ static void tries_again_what_refused_while_others_are_pending(void **state)
         assert_int_equal(-1, connect_within((9 + 7 * outage) * ZKL_SECOND / 3));
         world.kinds[1][0] = LIVE;
         int64_t took = connect_within(10 * ZKL_SECOND);
-        assert_in_range(took, 0, 2 * ZKL_SECOND + 300 * MS);
+        assert_int_in_range(took, 0, 2 * ZKL_SECOND + 300 * MS);
         world.now += 10 * ZKL_SECOND;
     }
     end();
@@ -426,7 +426,7 @@ static void asks_late_servers_when_all_others_have_failed(void **state)
     build("q c q", 1);
     assert_int_equal(-1, connect_within(10 * ZKL_SECOND));
     world.kinds[0][0] = world.kinds[2][0] = LIVE;
-    assert_in_range(connect_within(60 * ZKL_SECOND), 0, 3 * ZKL_SECOND);
+    assert_int_in_range(connect_within(60 * ZKL_SECOND), 0, 3 * ZKL_SECOND);
     end();
 }
 
@@ -438,7 +438,7 @@ static void gives_a_handshake_more_time_only_after_slow_ones(void **state)
     assert_int_equal(-1, connect_within(120 * ZKL_SECOND));
     world.kinds[0][0] = SILENT;
     world.kinds[1][0] = LIVE;
-    assert_in_range(connect_within(60 * ZKL_SECOND), 0, 3 * ZKL_SECOND);
+    assert_int_in_range(connect_within(60 * ZKL_SECOND), 0, 3 * ZKL_SECOND);
     end();
     build("q q", 1);
     assert_int_equal(-1, connect_within(120 * ZKL_SECOND));
@@ -490,7 +490,7 @@ static void spreads_clients_over_the_servers(void **state)
             }
             world.now += 10 * ZKL_SECOND;
             if (order[world.server] == down) {
-                assert_in_range(connect_within(ZKL_SECOND), 0, 10 * MS);
+                assert_int_in_range(connect_within(ZKL_SECOND), 0, 10 * MS);
             }
             clients[order[world.server]]++;
             end();

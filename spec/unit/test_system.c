@@ -279,7 +279,7 @@ static void connects_past_names_that_are_not_answered(void **state)
         wait_for_state(client, ZKL_STATE_CONNECTED);
         assert_true(zkl_handle_held(held));
     }
-    assert_in_range(atomic_load(&unanswered), 0, 4); /* each is asked for once at a time */
+    assert_int_in_range(atomic_load(&unanswered), 0, 4); /* each is asked for once at a time */
     zkl_handle_release(held);
     close_client(client);
 }

@@ -13,9 +13,9 @@ describe("a client that holds many locks", function()
     local function acquire(client, path)
         local acquisitions = {}
         for index = 1, MANY do
-            acquisitions[index] = assert(client._core:acquire(assert(core.lock_spec {
+            acquisitions[index] = fixture.ask(client, assert(core.lock_spec {
                 path = path .. index, mode = "mutex", identity = "one of many", acl = "open"
-            }), {}))
+            }))
         end
         fixture.pump_until(client, function()
             for index, acquisition in ipairs(acquisitions) do
@@ -65,7 +65,7 @@ describe("a client that holds many locks", function()
         assert.is_true(heartbeats_in(client, 6) <= 7 * 66)
         for _, acquisition in ipairs(acquisitions) do
             assert.equal("granted", (acquisition:phase()))
-            acquisition:release()
+            acquisition:cancel()
         end
         assert(client:flush(30))
         fixture.await_unwatched(fixture.path())

@@ -41,12 +41,19 @@ local Reads = require "zklock.inspect.reads"
 local Watcher = require "zklock.inspect.watcher"
 local words = require "zklock.inspect.words"
 
-local error, ipairs, max, os, pairs, sort = error, ipairs, math.max, os, pairs, table.sort
+local error, ipairs, max, os, pairs, sort, type = error, ipairs, math.max, os, pairs, table.sort, type
 local format = string.format
 
 local inspect = {}
 
-local SCHEMA = { timeout = { options.timeout }, identities = { options.boolean } }
+local function identities_of(value)
+    if type(value) == "number" and value >= 0 and value % 1 == 0 or type(value) == "boolean" then
+        return true, value
+    end
+    return false, "true, false or a whole number, 0 or more"
+end
+
+local SCHEMA = { timeout = { options.timeout }, identities = { identities_of } }
 
 --- Checks the arguments, reads, and returns the reading; or nil, message, code. Raises at the caller's caller.
 local function read(method, client, path, settings, tree, identities)
@@ -75,8 +82,8 @@ end
 --- Reads one lock. Sends a list, and a read for each contender, at most 200 at a time; of a semaphore three lists.
 -- @tparam Client client
 -- @tparam string path of the lock
--- @tparam table|nil settings `timeout` seconds for all reads together, 0 or more; default: the session timeout. `identities` false:
---   only the nodes of holders are read; default: true
+-- @tparam table|nil settings `timeout` seconds for all reads together, 0 or more; default: the session timeout. `identities` which
+--   nodes are read: true: those of all contenders; a number: of so many of the first ones; false: of holders only; default: true
 -- @treturn table|boolean|nil lock state; false: there is no such node
 -- @treturn string|nil message
 -- @treturn string|nil code "no_auth" (the lock may not be read: it may be held), "timeout", "disconnected", "closed",
@@ -96,7 +103,7 @@ end
 --- Reads all locks at a path and below it. Sends a list for each node that is no contender, and reads the holders' nodes.
 -- @tparam Client client
 -- @tparam string path "/" for all nodes of the servers, or of the chroot
--- @tparam table|nil settings `timeout` as of inspect.lock. `identities` true: the nodes of all contenders are read; default: false
+-- @tparam table|nil settings `timeout` and `identities` as of inspect.lock; default of `identities`: false
 -- @treturn table|nil list of lock states, sorted by path, also of the nodes that are no locks (kind "none")
 -- @treturn table|string|nil list of the paths that may not be read, or do not exist, sorted; or message
 -- @treturn string|nil code as of inspect.lock, without "no_auth"

@@ -218,7 +218,7 @@ describe("inspect.lock", function()
         assert.is_nil(contender.identity)
     end)
 
-    it("sends a list and a read for each contender, or only for the holder", function()
+    it("sends a list and a read for each contender, for so many of the first ones, or only for the holder", function()
         local path, client = fixture.path(), fixture.steady_client()
         for _ = 1, 5 do
             join(path)
@@ -229,6 +229,15 @@ describe("inspect.lock", function()
         before = fixture.sent(client)
         assert.equal(5, #look(client, path, { identities = false }).contenders)
         assert.equal(2, fixture.sent(client) - before)
+        before = fixture.sent(client)
+        local contenders = look(client, path, { identities = 3 }).contenders
+        assert.equal(4, fixture.sent(client) - before)
+        assert.truthy(contenders[3].identity and not contenders[4].identity)
+        for _, wrong in ipairs { -1, 1.5, "all" } do
+            assert.has_error(function()
+                inspect.lock(client, path, { identities = wrong })
+            end)
+        end
     end)
 
     it("computes the next number beyond 2^30, and when the numbers have become negative", function()

@@ -132,6 +132,22 @@ describe("zklock who", function()
         assert.equal("persistent", json_of("who", "--json", path).contenders[2].stray)
     end)
 
+    it("shows the head of a long queue, and all of it with --all", function()
+        local path = fixture.path()
+        for index = 0, 24 do
+            fixture.join(path, nil, "web" .. index)
+        end
+        local function lines_of(...)
+            local output = output_of("who", path, ...)
+            return select(2, output:gsub("\n%d+ +exclusive ", "")), output
+        end
+        local count, output = lines_of()
+        assert.equal(20, count, output)
+        assert.truthy(output:find "\n19 +exclusive +waits for 18 +web19 .*\nand 5 more; %-%-all shows them\n", output)
+        assert.equal(25, (lines_of "--all"))
+        assert.equal("web24", json_of("who", "--json", path).contenders[25].identity)
+    end)
+
     it("says that a lock without a node is free", function()
         local path = fixture.path()
         assert.equal(path .. "  missing  -\n", (output_of("who", path)))

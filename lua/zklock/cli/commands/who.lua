@@ -5,12 +5,16 @@ local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
 
 local ipairs = ipairs
-local format = string.format
+local format, huge, min = string.format, math.huge, math.min
+
+--- How many contenders are shown, and their nodes read, without --all.
+local SHOWN = 20
 
 local who = { summary = "Show who holds a lock and who waits for whom." }
 
 function who.define(parser)
     parser:argument "path":argname "PATH":description "The path of the lock."
+    parser:flag "--all":description(format("Show the whole queue, not only the first %d.", SHOWN))
     parser:flag "--no-sessions":description "Do not ask the servers which sessions are connected."
     looking.define(parser)
 end
@@ -27,14 +31,15 @@ local function role(contender, by_node)
     return contender.mode == "lease" and "reserved" or "waits for a permit"
 end
 
---- Writes the queue for people.
-local function show(output, state, now)
+--- Writes the first `count` of the queue for people.
+local function show(output, state, now, count)
     local taken = locks.taken(state)
     local waiting = state.waiters > 0 and format(", %d waiting", state.waiters) or ""
     output:line(format("%s  %s  %s%s", output:styled("bold", output.clean(state.path)), state.kind, taken, waiting))
     if state.contenders[1] then
         local by_node, rows = {}, { { "NUMBER", "MODE", "STATE", "IDENTITY", "QUEUED", "SESSION", "NODE" } }
-        for _, contender in ipairs(state.contenders) do
+        for index = 1, min(count, #state.contenders) do
+            local contender = state.contenders[index]
             by_node[contender.node] = contender
             rows[#rows + 1] = {
                 format("%d", contender.sequence), contender.mode, role(contender, by_node), locks.identity(contender),
@@ -42,6 +47,9 @@ local function show(output, state, now)
             }
         end
         output:rows(rows)
+        if #state.contenders > count then
+            output:line(format("and %d more; --all shows them", #state.contenders - count))
+        end
     end
     for _, contender in ipairs(state.contenders) do
         local stray = inspect.stray(contender)
@@ -57,7 +65,8 @@ end
 
 function who.run(arguments, context)
     return looking.with_session(arguments, context, function(session)
-        local state, message, code = inspect.lock(session.client, arguments.path)
+        local count = (arguments.all or arguments.json) and huge or SHOWN
+        local state, message, code = inspect.lock(session.client, arguments.path, { identities = count == huge or count })
         if state == nil then
             return looking.fail(context, message, code)
         end
@@ -74,7 +83,7 @@ function who.run(arguments, context)
             context.output:line(context.output.json(locks.json(state, now)))
             return 0
         end
-        show(context.output, state, now)
+        show(context.output, state, now, count)
         if sessions.problems[1] then
             context:say("sessions are not known completely: %s", sessions.problems[1])
         end

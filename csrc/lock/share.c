@@ -330,29 +330,18 @@ static bool may_hand_over(const zkl_entry *entry, const zkl_acquisition *to)
     return to->phase != ZKL_ACQUISITION_WAITING || (zkl_wire_covers_more(entry->locks->wire) && !downgraded);
 }
 
-/* The kind of an entry that covers all acquisitions that share this one. There is one at least. */
-static const zkl_kind *kind_for_rest(const zkl_entry *entry)
-{
-    const zkl_acquisition *acquisition;
-    const zkl_kind *kind = zkl_acquisition_kind(TAILQ_FIRST(&entry->sharers));
-    TAILQ_FOREACH(acquisition, &entry->sharers, in_entry)
-    {
-        kind = covers(zkl_acquisition_kind(acquisition), kind) ? zkl_acquisition_kind(acquisition) : kind;
-    }
-    return kind;
-}
-
 /*
- * Moves acquisitions that share `from`, beginning with `acquisition`, to `to` until that is full. Returns the first that is
- * left, or NULL.
+ * Moves acquisitions that share `from`, beginning with `acquisition`, to `to` until that is full. `to` has sent nothing, and gets a kind
+ * that covers them. Returns the first that is left, or NULL.
  */
-static zkl_acquisition *move_sharer(zkl_entry *from, zkl_acquisition *acquisition, zkl_entry *to)
+static zkl_acquisition *move_sharers(zkl_entry *from, zkl_acquisition *acquisition, zkl_entry *to)
 {
     zkl_acquisition *next;
     for (; acquisition != NULL && !entry_is_full(to, acquisition); acquisition = next) {
         next = TAILQ_NEXT(acquisition, in_entry);
         TAILQ_REMOVE(&from->sharers, acquisition, in_entry);
         promise(to, acquisition);
+        to->kind = covers(zkl_acquisition_kind(acquisition), to->kind) ? zkl_acquisition_kind(acquisition) : to->kind;
     }
     return acquisition;
 }
@@ -364,28 +353,27 @@ static zkl_acquisition *move_sharer(zkl_entry *from, zkl_acquisition *acquisitio
  */
 static zkl_entry *replace(zkl_entry *entry)
 {
-    zkl_acquisition *acquisition = TAILQ_FIRST(&entry->sharers);
-    while (acquisition != NULL && acquisition->phase != ZKL_ACQUISITION_WAITING) {
-        acquisition = TAILQ_NEXT(acquisition, in_entry);
+    zkl_entry *first = NULL;
+    zkl_acquisition *next;
+    for (zkl_acquisition *acquisition = TAILQ_FIRST(&entry->sharers); acquisition != NULL; acquisition = next) {
+        next = TAILQ_NEXT(acquisition, in_entry);
+        if (acquisition->phase != ZKL_ACQUISITION_WAITING) {
+            continue;
+        }
+        TAILQ_REMOVE(&entry->sharers, acquisition, in_entry);
+        acquisition->sharing = false;
+        zkl_entry *fresh = zkl_entry_new(acquisition, entry->queue, zkl_acquisition_kind(acquisition));
+        acquisition->entry = fresh;
+        if (fresh != NULL) {
+            first = first != NULL ? first : fresh;
+            next = move_sharers(entry, next, fresh);
+        } else {
+            zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_FAILED,
+                                   "not enough memory to queue for '%s' again", zkl_acquisition_path(acquisition));
+            zkl_acquisition_settle(acquisition);
+        }
     }
-    if (acquisition == NULL) {
-        return NULL;
-    }
-    const zkl_kind *kind = kind_for_rest(entry);
-    zkl_acquisition *next = TAILQ_NEXT(acquisition, in_entry);
-    TAILQ_REMOVE(&entry->sharers, acquisition, in_entry);
-    acquisition->sharing = false;
-    zkl_entry *fresh = acquisition->entry = zkl_entry_new(acquisition, entry->queue, kind);
-    if (fresh == NULL) {
-        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_FAILED,
-                               "not enough memory to queue for '%s' again", zkl_acquisition_path(acquisition));
-        zkl_acquisition_settle(acquisition);
-        return replace(entry);
-    }
-    if (move_sharer(entry, next, fresh) != NULL) {
-        replace(entry);
-    }
-    return fresh;
+    return first;
 }
 
 /* Sends the requests of the entries that `replace` has made. */

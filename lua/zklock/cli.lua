@@ -27,7 +27,7 @@ local Context = require "zklock.cli.context"
 local version = require "zklock.version"
 
 local ipairs, pcall, require, tostring = ipairs, pcall, require, tostring
-local concat = table.concat
+local concat, insert, remove = table.concat, table.insert, table.remove
 
 --- All subcommands, in the order of --help.
 local NAMES = { "run", "hold", "ls", "who", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev", "completion" }
@@ -35,16 +35,17 @@ local NAMES = { "run", "hold", "ls", "who", "watch", "top", "ui", "revoke", "bre
 --- The signals that are read from a descriptor. Subcommands decide what they mean.
 local CAUGHT = { "INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "TSTP", "CONT", "CHLD" }
 
---- The subcommand that a command line names: its first word that is no option.
-local function named(words)
-    for _, word in ipairs(words) do
-        if word:sub(1, 1) ~= "-" then
-            for _, name in ipairs(NAMES) do
-                if name == word then
-                    return name
+--- The subcommand that a command line names: the first word that is the name of one. What is before it is moved behind it: options,
+-- and their values.
+local function take_name(words)
+    for index, word in ipairs(words) do
+        for _, name in ipairs(NAMES) do
+            if name == word then
+                for _ = 1, index - 1 do
+                    insert(words, remove(words, 1))
                 end
+                return name
             end
-            return nil
         end
     end
     return nil
@@ -113,7 +114,7 @@ return function(words)
         return context:fail(codes.FAILED, "cannot receive signals: %s", message)
     end
     local before, after = split(words)
-    local name = named(before)
+    local name = take_name(before)
     local made, parser = pcall(new_parser, name)
     if not made then
         return context:fail(codes.FAILED, "%s", Context.describe(parser))
@@ -126,6 +127,9 @@ return function(words)
         ok, arguments = false, "a subcommand is missing: " .. concat(NAMES, ", ")
     end
     if not ok then
+        if name == "run" and not after then
+            arguments = arguments .. "; the command goes behind --, as in: zklock run PATH -- COMMAND"
+        end
         return context:fail(codes.FAILED, "%s (zklock%s --help shows the usage)", tostring(arguments), name and " " .. name or "")
     end
     arguments.command_line, context.parser = after, parser

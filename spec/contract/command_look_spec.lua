@@ -77,8 +77,14 @@ describe("zklock ls", function()
         assert.truthy(output_of("ls", "--all", top):find "/config +none")
     end)
 
-    it("fails if there is no such node, and for a malformed path", function()
-        assert.equal(125, commands.run({ "ls", fixture.path() }).status)
+    it("finds no locks where there is no node, which the servers may have removed with its last lock", function()
+        local path = fixture.path()
+        local output, errors = output_of("ls", path)
+        assert.same({ "", ("zklock: no locks at %s or below it\n"):format(path) }, { output, errors })
+        assert.same({}, json_of("ls", "--json", path).locks)
+    end)
+
+    it("fails for a malformed path", function()
         local result = commands.run { "ls", "locks" }
         assert.equal(125, result.status)
         assert.equal("zklock: bad path: it must start with '/'\n", result.errors)

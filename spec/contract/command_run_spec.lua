@@ -121,6 +121,25 @@ describe("zklock run exits", function()
         assert.equal(125, commands.run({ "nonsense" }).status)
     end)
 
+    it("and says where -- belongs, if the command follows the path without it", function()
+        for _, words in ipairs { { "/x", "true" }, { "/x", "ls", "-l" } } do
+            local result = run(words, { servers = "127.0.0.1:1" })
+            assert.equal(125, result.status)
+            assert.truthy(result.errors:find("zklock run PATH -- COMMAND", 1, true), result.errors)
+        end
+    end)
+
+    it("with the code of the command when durations have units, and options are before the subcommand", function()
+        local words = { "--identity", "me", "--session-timeout", "10s", "run", "-w", "1m", "-k", "500ms", "--max-hold", "1.5h" }
+        for _, word in ipairs { fixture.path(), "--", "sh", "-c", 'test "$ZKLOCK_IDENTITY" = me && exit 7' } do
+            words[#words + 1] = word
+        end
+        assert.equal(7, commands.run(words).status)
+        for _, wrong in ipairs { "5x", "1m30s", "m", "-1s", "inf", "nan", "1e400" } do
+            assert.equal(125, run({ "-w", wrong, "/x", "--", "true" }, { servers = "127.0.0.1:1" }).status, wrong)
+        end
+    end)
+
     it("with the code of the command where few descriptors may be open", function()
         local words = { "sh", "-c", 'ulimit -n "$0" && exec "$@"', "100" }
         for _, word in ipairs(commands.words { "run", fixture.path(), "--", "sh", "-c", "exit 7" }) do

@@ -126,7 +126,8 @@ describe("zklock takes its settings", function()
             ['return "x"'] = "must return a table",
             ["return {"] = "cannot read the settings",
             ['os.execute("true") return {}'] = "cannot read the settings",
-            ["return { session_timeout = -1 }"] = "must be a number of seconds above 0",
+            ["return { session_timeout = -1 }"] = "must be a duration above 0",
+            ['return { session_timeout = "1 week" }'] = "must be a duration above 0",
             ['return { acl = "none" }'] = "must be",
             ["\27Lua"] = "must be text",
         } do

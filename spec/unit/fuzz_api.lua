@@ -125,9 +125,20 @@ local MAKE = {
     function() return client:transaction() end,
 }
 
---- Functions that the module's files call of each other; they are not methods of an object.
-local INTERNAL = { new = true, is_lock = true, check_members = true, is_hold = true, read_release = true, read_extend = true,
-    release_timeout = true, held_acquisition = true }
+local lines_of = setmetatable({}, { __index = function(lines_of, path)
+    local lines = {}
+    for line in io.lines(path) do
+        lines[#lines + 1] = line
+    end
+    lines_of[path] = lines
+    return lines
+end })
+
+--- Whether the module's files call a function of each other: it is no method of an object, and defined with a dot.
+local function is_internal(fn)
+    local its = debug.getinfo(fn, "S")
+    return its.what == "Lua" and lines_of[its.source:sub(2)][its.linedefined]:find "^function [%w_]+%." ~= nil
+end
 
 --- The methods of an object that a program can have, in the order of their names, so that a byte always chooses the same method.
 local function methods_of(object)
@@ -136,7 +147,7 @@ local function methods_of(object)
     local class = type(meta) == "table" and meta.__index
     while type(class) == "table" do
         for name, value in pairs(class) do
-            if type(value) == "function" and type(name) == "string" and not INTERNAL[name] and not name:find "^_" then
+            if type(value) == "function" and type(name) == "string" and not name:find "^_" and not is_internal(value) then
                 names[#names + 1] = name
             end
         end

@@ -278,7 +278,7 @@
 --- Of inspect.lock and inspect.locks.
 ---@class zklock.InspectOptions
 ---@field timeout? number seconds, 0 or more; default: the session timeout
----@field identities? boolean|integer whose nodes are read: true: all contenders', a number: those of so many of the first ones, false: the holders'; default: true, of inspect.locks false
+---@field identities? boolean|integer whose nodes are read: true: all, a number: so many of the first, false: the holders'
 
 --- The sessions of the servers, as far as they are known. `problems` says why something is unknown.
 ---@class zklock.inspect.Sessions

@@ -4,6 +4,7 @@ local checks = require "zklock.options"
 local codes = require "zklock.cli.codes"
 local core = require "zklock.core"
 local process = require "zklock.process"
+local settings = require "zklock.cli.settings"
 
 local ipairs, os, pairs, tonumber = ipairs, os, pairs, tonumber
 local huge, max = math.huge, math.max
@@ -12,13 +13,10 @@ local format = string.format
 
 local acquire = {}
 
---- Reads seconds, 0 or more, for argparse.
+--- Reads a duration, 0 or more, for argparse. Returns seconds.
 local function seconds(text)
-    local value = tonumber(text)
-    if not value or value ~= value or value < 0 or value == huge then
-        return nil, format("'%s' must be a number of seconds, 0 or more", text)
-    end
-    return value
+    local value = settings.seconds(text)
+    return value, not value and format("'%s' must be a duration: seconds, or with a unit, for example 90s or 5m", text) or nil
 end
 acquire.seconds = seconds
 
@@ -53,7 +51,7 @@ function acquire.define(parser)
     parser:mutex(
         parser:flag "-n --no-wait":description "Do not wait: exit with 123 if another holds the lock.",
         parser:option "-w --wait":argname "SEC":convert(seconds):description(
-            "Wait for at most so many seconds, then exit with 124. Without -n and -w: wait without limit."))
+            "Wait for at most so long (90, 90s, 5m), then exit with 124. Without -n and -w: wait without limit."))
     parser:mutex(
         parser:flag "-s --shared":description "Share the lock with other readers; a command without -s excludes them.",
         parser:option "-p --permits":argname "COUNT/LIMIT":convert(permits):description(

@@ -10,6 +10,7 @@ local process = require "zklock.process"
 
 local io, ipairs, load, loadstring, os, pairs, pcall = io, ipairs, load, rawget(_G, "loadstring"), os, pairs, pcall
 local setfenv, tonumber, tostring, type = rawget(_G, "setfenv"), tonumber, tostring, type
+local huge = math.huge
 local format = string.format
 
 local settings = {}
@@ -31,10 +32,22 @@ local function text(value)
     return value
 end
 
+--- Units of time, in seconds.
+local UNITS = { ms = 1e-3, s = 1, m = 60, h = 3600, d = 86400 }
+
+--- Reads a duration: "90", "1.5h", "500ms"; without a unit it is in seconds.
+-- @treturn number|nil seconds; nil: it is no duration
+function settings.seconds(duration)
+    local number, unit = tostring(duration):match "^([%d.]+)(%a+)$"
+    local value = tonumber(number or duration)
+    local factor = unit and UNITS[unit] or not unit and 1
+    return value and factor and value >= 0 and value < huge and value * factor or nil
+end
+
 local function positive(value)
-    value = tonumber(value)
-    if not value or value ~= value or value <= 0 then
-        return nil, "must be a number of seconds above 0"
+    value = settings.seconds(value)
+    if not value or value == 0 then
+        return nil, "must be a duration above 0, for example 30 (seconds) or 5m"
     end
     return value
 end

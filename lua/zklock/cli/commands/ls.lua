@@ -39,6 +39,11 @@ function ls.run(arguments, context)
                 states[#states + 1] = state
             end
         end
+        if all[1] == nil and session.client:exists(top) ~= false then
+            return context:fail(codes.FAILED, "%s may not be read", top)
+        elseif all[1] == nil then
+            unreadable = {} -- there is no such node
+        end
         if arguments.json then
             local objects = {}
             for index, state in ipairs(states) do
@@ -47,9 +52,7 @@ function ls.run(arguments, context)
             context.output:line(context.output.json { path = top, locks = objects, unreadable = unreadable })
             return 0
         end
-        if all[1] == nil then
-            return context:fail(codes.FAILED, "there is no node %s, or it may not be read", top)
-        elseif states[1] then
+        if states[1] then
             show(context.output, states, now)
         else
             context:say("no locks at %s or below it", top)

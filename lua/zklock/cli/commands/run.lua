@@ -45,7 +45,7 @@ function run.define(parser)
         "What to do when the lock is lost: stop the command (the default), or warn.")
     parser:option "--on-revoke":argname "ACTION":choices { "ignore", "stop" }:default "ignore":show_default(false):description(
         "What to do when another contender asks for the lock: ignore (the default), or stop the command.")
-    parser:option "--max-hold":argname "SEC":convert(acquire.seconds):description("Stop the command after so many seconds.")
+    parser:option "--max-hold":argname "SEC":convert(acquire.seconds):description("Stop the command after so long (90, 90s, 5m).")
     parser:option "--status-fd":argname "N":convert(descriptor):description("Write the outcome to this descriptor, as JSON.")
     parser:option "--lost-fd":argname "N":convert(descriptor):description(
         "Give the command a pipe as this descriptor that ends when the lock is lost.")

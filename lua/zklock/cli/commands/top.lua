@@ -11,10 +11,10 @@ local looking = require "zklock.cli.looking"
 local node = require "zklock.node"
 local process = require "zklock.process"
 local Screen = require "zklock.cli.screen"
+local settings = require "zklock.cli.settings"
 local Tree = require "zklock.inspect.tree"
 
-local coroutine, error, ipairs, next, pairs, pcall, require, tonumber =
-    coroutine, error, ipairs, next, pairs, pcall, require, tonumber
+local coroutine, error, ipairs, next, pairs, pcall = coroutine, error, ipairs, next, pairs, pcall
 local max, min, huge = math.max, math.min, math.huge
 local format = string.format
 local concat, sort = table.concat, table.sort
@@ -65,10 +65,10 @@ local top = { summary = "Show locks, live, in a terminal." }
 function top.define(parser)
     parser:argument "paths":argname "PATH":args "*":description "Show the locks at these paths and below them (/)."
     parser:option "-d --delay":argname "SEC":convert(function(text)
-        local value = tonumber(text)
+        local value = settings.seconds(text)
         return value and value >= 0.1 and value <= 3600 and value or nil, format("'%s' must be 0.1 to 3600 seconds", text)
     end):description(format("A lock that keeps changing is read once in so many seconds (%g).", INTERVAL))
-    require("zklock.cli.settings").define(parser)
+    settings.define(parser)
 end
 
 --- What is shown: states, and what the keys have set.

@@ -387,7 +387,7 @@ describe("zklock run tells", function()
             if not quiet then
                 eventually(function()
                     return files.read(wrapper.directory .. "/err"):find(
-                        "zklock: waiting for " .. path .. ": held by web3:4711 (its node is ", 1, true)
+                        "zklock: waiting for " .. path .. ": held by web3:4711 for ", 1, true)
                 end)
             end
             assert(fixture.observer():delete(holder))
@@ -408,7 +408,7 @@ describe("zklock run tells", function()
         assert(fixture.observer():delete(holder))
         local result = wrapper:finish()
         assert.equal(0, result.status)
-        assert.truthy(result.errors:find("waiting for " .. further .. ": held by web3:4711 (its node is ", 1, true), result.errors)
+        assert.truthy(result.errors:find("waiting for " .. further .. ": held by web3:4711 for ", 1, true), result.errors)
         assert.is_nil(result.errors:find("waiting for " .. path .. ":", 1, true))
         assert.truthy(result.errors:find("acquired " .. path .. ", " .. further .. " after ", 1, true), result.errors)
     end)

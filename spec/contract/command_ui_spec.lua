@@ -306,7 +306,9 @@ describe("zklock ui", function()
     it("explains mistakes in its usage", function()
         for _, case in ipairs {
             { { "ui", "no/path" }, "bad path" }, { { "ui", "--listen", "nowhere" }, "must be an address" },
-            { { "ui", "--listen", "192.0.2.1:1" }, "cannot listen" }
+            { { "ui", "--listen", "192.0.2.1:1" }, "cannot listen at 192.0.2.1:1: address not available" },
+            { { "ui", "--listen", "127.0.0.1:" .. fixture.servers():match ":(%d+)" },
+                "address already in use" }
         } do
             local result = commands.run(case[1])
             assert.equal(125, result.status)

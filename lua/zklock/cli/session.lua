@@ -12,7 +12,7 @@ local zklock = require "zklock"
 
 local error, ipairs, require, setmetatable = error, ipairs, require, setmetatable
 local min = math.min
-local concat, format = table.concat, string.format
+local concat = table.concat
 
 --- How many seconds the end of the session may take.
 local CLOSE_TIMEOUT = 5
@@ -156,7 +156,8 @@ local function own_node(lock)
     return acquisition and acquisition:node()
 end
 
---- Describes the holders of the first of these locks that another client holds: "held by web3:4711 (its node is 3 min old)".
+--- Describes the holders of the first of these locks that another client holds: "held by web3:4711 for 3 min".
+-- A time counts from the creation of the node.
 -- @tparam table members list of locks
 -- @treturn string|nil the lock's path; nil: none of them has such a holder, or the servers do not say
 -- @treturn string|nil its holders
@@ -167,8 +168,8 @@ function Session:describe_holders(members)
         local texts, own = {}, own_node(lock) -- may have become the holder's node a moment ago
         for _, contender in ipairs(state and state.contenders or {}) do
             if contender.holder and contender.node ~= own then
-                local age = locks.age(contender, inspect.now { state })
-                texts[#texts + 1] = format("%s (its node is %s old)", locks.identity(contender), age)
+                local since = contender.since and " for " .. locks.age(contender, inspect.now { state }) or ""
+                texts[#texts + 1] = locks.identity(contender) .. since
             end
         end
         if texts[1] then

@@ -198,7 +198,9 @@ function ui.run(arguments, context)
     if ended_by then
         return codes.of_signal(ended_by)
     elseif not server then
-        return context:fail(codes.FAILED, "cannot listen: %s", tostring(wrong))
+        -- libuv's messages begin with the name of the error: "EADDRINUSE: address already in use".
+        local place = address.path or format("%s:%d", address.host, address.port)
+        return context:fail(codes.FAILED, "cannot listen at %s: %s", place, (tostring(wrong):gsub("^E%u+: ", "")))
     end
     return context:fail(codes.of(model.problem_code), "%s", tostring(wrong))
 end

@@ -99,35 +99,49 @@ static void loosen(zkl_heartbeat *heartbeat, zkl_item *item)
     }
 }
 
+/* What a state means: bits of a set. */
+enum {
+    IS_PENDING = 1,
+    HAS_NODE = 2,
+    MATTERS = 4,
+    IS_READY = 8,
+    IS_HELD = 16
+};
+
+static const uint8_t traits_of[] = {
+    [ZKL_ITEM_NONE] = 0,
+    [ZKL_ITEM_PENDING] = IS_PENDING,
+    [ZKL_ITEM_LEAVING] = HAS_NODE,
+    [ZKL_ITEM_PRESENT] = HAS_NODE | MATTERS,
+    [ZKL_ITEM_READY] = HAS_NODE | MATTERS | IS_READY | IS_HELD,
+    [ZKL_ITEM_HELD] = HAS_NODE | MATTERS | IS_HELD,
+};
+
 void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_state state)
 {
-#define CHANGE(condition_of) ((int32_t)(condition_of(state)) - (int32_t)(condition_of(item->state)))
-#define IS_PENDING(each) ((each) == ZKL_ITEM_PENDING)
-#define IS_READY(each) ((each) == ZKL_ITEM_READY)
-#define HAS_NODE(each) ((each) >= ZKL_ITEM_LEAVING)
-#define MATTERS(each) ((each) >= ZKL_ITEM_PRESENT)
-    heartbeat->pending += CHANGE(IS_PENDING);
-    heartbeat->ready += CHANGE(IS_READY);
-    heartbeat->nodes += CHANGE(HAS_NODE);
-    heartbeat->held += CHANGE(is_held);
-    if (CHANGE(MATTERS) > 0) {
+    unsigned before = traits_of[item->state], now = traits_of[state];
+    unsigned gained = now & ~before, lost = before & ~now;
+    item->heartbeat = heartbeat;
+    heartbeat->pending += (gained & IS_PENDING) != 0;
+    heartbeat->pending -= (lost & IS_PENDING) != 0;
+    heartbeat->nodes += (gained & HAS_NODE) != 0;
+    heartbeat->nodes -= (lost & HAS_NODE) != 0;
+    heartbeat->ready += (gained & IS_READY) != 0;
+    heartbeat->ready -= (lost & IS_READY) != 0;
+    if ((gained & MATTERS) != 0) {
         TAILQ_INSERT_TAIL(&heartbeat->turn, item, in_turn);
-    } else if (CHANGE(MATTERS) < 0) {
+    } else if ((lost & MATTERS) != 0) {
         TAILQ_REMOVE(&heartbeat->turn, item, in_turn);
     }
-    if (CHANGE(is_held) > 0) {
+    if ((gained & IS_HELD) != 0) {
+        heartbeat->held++;
         item->since = heartbeat->round;
         TAILQ_INSERT_TAIL(&heartbeat->loose, item, in_loose);
-    } else if (CHANGE(is_held) < 0) {
+    } else if ((lost & IS_HELD) != 0) {
+        heartbeat->held--;
         loosen(heartbeat, item);
         TAILQ_REMOVE(&heartbeat->loose, item, in_loose);
     }
-#undef CHANGE
-#undef IS_PENDING
-#undef IS_READY
-#undef HAS_NODE
-#undef MATTERS
-    item->heartbeat = heartbeat;
     item->state = state;
 }
 

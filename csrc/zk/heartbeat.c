@@ -7,12 +7,12 @@
  * A heartbeat counts when each node that is held was certainly there, and ours, when the heartbeat was executed. There are two ways
  * to know that:
  *
- *   verified  An exists was sent after the heartbeat, and has shown the node. A client that holds up to ZKL_MAX_CHECKS nodes
- *             verifies all of them.
+ *   verified  An exists was sent after the heartbeat, and has shown the node. If the heartbeat checks all nodes, those that are held
+ *             are verified.
  *   guarded   A read on the same connection has armed a watch and shown the node, and no event has come before the answer to the
  *             heartbeat. A server reports all changes up to a write of the session before it answers that write, and the C client
- *             keeps this order. A client that holds more nodes guards them: each is read once on each connection. So what it
- *             costs to hold a node does not grow with the number of rounds.
+ *             keeps this order. If the client has more nodes, those that are held are guarded: each is read once on each
+ *             connection. So what it costs to hold a node does not grow with the number of rounds.
  *
  * A watch may be lost in silence: servers drop all watches when their data are restored under connections that stay (3.9), report
  * nothing of a node that the client may not read any more (CVE-2024-23944), and swallow what goes wrong while they report it.
@@ -39,7 +39,7 @@
 /* The most verifications of nodes in flight, whatever else is in flight: the lease must not wait for other requests. */
 #define VERIFICATIONS_AT_ONCE (ZKL_MAX_IN_FLIGHT < ZKL_USUAL_CHECKS ? ZKL_MAX_IN_FLIGHT : ZKL_USUAL_CHECKS)
 
-/* Of the guarded nodes that a heartbeat checks, one in so many is verified. */
+/* Of the guarded nodes that a heartbeat checks, about one in so many is verified: each of them every so many times. */
 #define VERIFIED_OF_CHECKED 4
 
 #ifdef ZKL_BREAKABLE
@@ -53,7 +53,7 @@ struct zkl_checks {
     uint32_t connection;        /* the connection it was sent on; its verifications use the same one */
     int32_t flying;             /* answers that are still to come, to itself and to verifications */
     int32_t verifications_sent; /* so many of the items have had their verification sent, or need none */
-    bool guards;                /* so many nodes are held that they are guarded */
+    bool guards;                /* it does not check all nodes, so those that are held are guarded */
     bool failed;                /* a request was not answered, or with an error: the heartbeat proves nothing */
     int32_t count;
     int64_t bytes; /* their size in the request */
@@ -136,6 +136,7 @@ void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_stat
     if ((gained & IS_HELD) != 0) {
         heartbeat->held++;
         item->since = heartbeat->round;
+        item->visits = (uint8_t)heartbeat->held;
         TAILQ_INSERT_TAIL(&heartbeat->loose, item, in_loose);
     } else if ((lost & IS_HELD) != 0) {
         heartbeat->held--;
@@ -327,6 +328,7 @@ static bool heartbeat_is_full(const struct zkl_checks *checks, const char *path)
 
 static void add_check(struct zkl_checks *checks, zkl_item *item, const zkl_item_facts *facts)
 {
+    item->visits++;
     checks->items[checks->count] = (struct zkl_check){item, facts->generation};
     zoo_check_op_init(&checks->ops[checks->count], facts->path, -1);
     checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this node */
@@ -359,7 +361,6 @@ static void send_checks(zkl_heartbeat *heartbeat, struct zkl_checks *checks)
     checks->sent_at = heartbeat->wire->now;
     checks->connection = heartbeat->wire->connection;
     checks->flying = 1;
-    checks->guards = heartbeat->held > ZKL_MAX_CHECKS;
     heartbeat->checks = checks;
     heartbeat->checks_flying++;
     heartbeat->wire->stats.heartbeats++;
@@ -376,7 +377,7 @@ static bool needs_proof(const zkl_item *item, const zkl_item_facts *facts, uint3
 static bool needs_verification(const struct zkl_checks *checks, int32_t index, const zkl_item_facts *facts)
 {
     const struct zkl_check *check = &checks->items[index];
-    bool its_turn = (uint32_t)index % VERIFIED_OF_CHECKED == checks->heartbeat->round % VERIFIED_OF_CHECKED;
+    bool its_turn = check->item->visits % VERIFIED_OF_CHECKED == 0;
     bool left_out = checks->guards && (check->item->guard != ZKL_GUARD_ARMED || !its_turn);
     return needs_proof(check->item, facts, check->generation) && !left_out;
 }
@@ -500,8 +501,8 @@ static void send_heartbeat(zkl_heartbeat *heartbeat)
             add_check(checks, item, &facts);
         }
     }
-    bool some_left = next_in_turn(heartbeat) != NULL && !ZKL_BROKEN(ZKL_BREAK_NEWEST);
-    item = some_left ? created_last(heartbeat) : NULL;
+    checks->guards = next_in_turn(heartbeat) != NULL;
+    item = checks->guards && !ZKL_BROKEN(ZKL_BREAK_NEWEST) ? created_last(heartbeat) : NULL;
     if (item != NULL && item->taken != heartbeat->round) {
         const zkl_item_facts facts = heartbeat->items->describe(item);
         item->taken = heartbeat->round;

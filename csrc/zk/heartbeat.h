@@ -7,7 +7,7 @@
 #include "wire.h"
 
 /*
- * The most nodes that one heartbeat checks, in turn. A client that holds more of them guards those it holds: see heartbeat.c.
+ * The most nodes that one heartbeat checks, in turn. A client that has more of them guards those it holds: see heartbeat.c.
  */
 #define ZKL_USUAL_CHECKS 256
 #ifdef ZKL_BREAKABLE
@@ -42,6 +42,7 @@ typedef struct zkl_item {
     struct zkl_heartbeat *heartbeat; /* set by zkl_heartbeat_enter */
     zkl_item_state state : 8;
     zkl_guard guard : 8;
+    uint8_t visits; /* how often heartbeats have checked it, from a number on that differs among items */
     uint32_t since; /* the number of the round after which it became READY or HELD */
     uint32_t taken; /* the number of the round that checked it last */
 } zkl_item;

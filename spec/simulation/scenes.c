@@ -358,6 +358,72 @@ static void restored_under_many(const broken_rule *rule, bool trace)
 }
 
 /*
+ * A client holds one lock and waits for so many others that its heartbeats check the node of that one now and then only. So the node is
+ * guarded, and its deletion is noticed at once.
+ */
+static void deleted_beside_waiters(bool trace)
+{
+    begin_with_numbers("the node of a holder is deleted that waits for many other locks", NULL, trace);
+    zkl_most_checks = 1;
+    run.path_count = 2;
+    snprintf(run.paths[1], sizeof(run.paths[1]), "/m");
+    client *one = new_client(), *other = new_client();
+    acquisition_record *records[6] = {ask(other, 1, 0)};
+    until(records[0], ZKL_ACQUISITION_GRANTED);
+    acquisition_record *held = ask(one, 0, 0);
+    until(held, ZKL_ACQUISITION_GRANTED);
+    for (int i = 1; i < 6; i++)
+        records[i] = ask(one, 1, 0);
+    wait_until(sim_now() + run.timeout);
+    note_admin_delete(held->node);
+    CHECK(sim_foreign_delete(0, held->node));
+    sim_run_until(sim_now());
+    deliver_all();
+    CHECK(run.failed || is(held, ZKL_ACQUISITION_LOST));
+    for (int i = 0; i < 6 && !run.failed; i++)
+        end_acquisition(records[i]);
+    end_with_numbers(NULL);
+}
+
+/*
+ * A client guards the nodes of four locks. Its servers forget all watches, and somebody puts a node of his own in the place of one of
+ * these nodes. No event tells that, and no check, so it is left to the reads that take turns.
+ */
+static void replaced_under_many(int which, bool trace)
+{
+    begin_with_numbers("a node is replaced that is guarded by a watch that was forgotten", NULL, trace);
+    zkl_most_checks = 1;
+    run.path_count = 4;
+    client *one = new_client();
+    acquisition_record *records[4];
+    for (int i = 0; i < 4; i++) {
+        snprintf(run.paths[i], sizeof(run.paths[i]), "/l%d", i);
+        records[i] = ask(one, i, 0);
+        until(records[i], ZKL_ACQUISITION_GRANTED);
+    }
+    wait_until(sim_now() + run.timeout);
+    sim_back_up();
+    replace_data(SIM_RESTORED_LIVE);
+    char node[160];
+    snprintf(node, sizeof(node), "%s", records[which]->node);
+    int64_t session = sim_foreign_session();
+    CHECK(session != 0);
+    note_admin_delete(node);
+    CHECK(sim_foreign_delete(0, node));
+    sim_run_until(sim_now());
+    CHECK(sim_foreign_create(session, node, "impostor", ZOO_EPHEMERAL));
+    sim_run_until(sim_now());
+    wait_until(sim_now() + 6 * run.timeout);
+    for (int i = 0; i < 4; i++) {
+        CHECK(run.failed || is(records[i], i == which ? ZKL_ACQUISITION_LOST : ZKL_ACQUISITION_GRANTED));
+        if (!run.failed)
+            end_acquisition(records[i]);
+    }
+    CHECK(sim_foreign_expire(session));
+    end_with_numbers(NULL);
+}
+
+/*
  * The first client queues again and again, each time less than a second after the last time. It must list the queue
  * nevertheless, at the latest a second after it gave back its number of the old data.
  */
@@ -887,6 +953,9 @@ int main(int argc, char **argv)
     restored_live(rule_of(ZKL_BREAK_AGE), trace);
     restored_under_many(NULL, trace);
     restored_under_many(rule_of(ZKL_BREAK_NEWEST), trace);
+    deleted_beside_waiters(trace);
+    for (int i = 0; i < 4; i++)
+        replaced_under_many(i, trace);
     restored_between_turns(NULL, trace);
     restored_between_turns(rule_of(ZKL_BREAK_AGE), trace);
     forgotten_watch(trace);

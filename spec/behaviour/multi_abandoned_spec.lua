@@ -39,7 +39,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
         -- A multi that waits for its last lock holds the others: the next acquisition releases them.
         blocker = fixture.join(paths[3])
         loop.run(function()
-            assert.equal("timeout", select(3, all:acquire(0.1)))
+            fixture.assert_times_out(all, 0.1)
         end)
         thread = coroutine.create(function()
             all:acquire(20)
@@ -128,7 +128,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
                 assert(case.locks[1]:acquire(10))
                 assert.is_true(case.locks[1]:release())
                 assert.is_false(case.locks[1]:held())
-                assert.equal("timeout", select(3, case.all:acquire(0.1)))
+                fixture.assert_times_out(case.all, 0.1)
                 assert.equal(0, told)
                 fixture.assert_nothing_left(case.client)
             end)
@@ -141,7 +141,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
         assert.same({ false, false, false }, case.held())
         multis.await_counts(case.paths, "0 0 1")
         assert.is_false(case.all:cancel())
-        assert.equal("timeout", select(3, case.all:acquire(0.1)))
+        fixture.assert_times_out(case.all, 0.1)
         wait.abandon(case.client, case.waiters[1])
         assert(case.locks[1]:acquire(10))
         assert.is_true(case.locks[1]:release())
@@ -197,7 +197,7 @@ describe("all or none: when one of its locks cannot be acquired, a multi", funct
             return multis.counts(case.paths) == "0 1 1"
         end)
         assert.is_true(hold_of(case.locks[2]):held())
-        assert.equal("timeout", select(3, case.all:acquire(0.1)))
+        fixture.assert_times_out(case.all, 0.1)
         assert.is_true(hold_of(case.locks[2]):held())
         assert.is_true(hold_of(case.locks[2]):release()) -- the forgotten multi has left no level
         multis.await_counts(case.paths, "0 0 1")

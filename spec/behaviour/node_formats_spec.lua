@@ -24,7 +24,7 @@ end
 --- Acquires while an older client's node is there: the lock must wait, and be granted when the node is deleted. `until_waiting`:
 -- returns when the lock watches for that; it watches the node unless given.
 local function waits_for(node, lock, until_waiting)
-    assert.equal("timeout", select(3, lock:acquire(0.5)))
+    fixture.assert_times_out(lock, 0.5)
     loop.run(function()
         assert(lock:acquire(20))
     end, function()

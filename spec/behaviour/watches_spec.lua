@@ -26,7 +26,7 @@ describe("watches", function()
         assert(holder:acquire(10))
         local lock = client:mutex("/watched")
         for _ = 1, 20 do
-            assert.equal("timeout", select(3, lock:acquire(0.02)))
+            fixture.assert_times_out(lock, 0.02)
         end
         loop.run(function()
             assert.equal("cancelled", select(3, lock:acquire(20)))

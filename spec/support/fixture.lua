@@ -2,6 +2,7 @@
 -- looks at the tree.
 
 local cluster = require "spec.support.cluster"
+local compat = require "spec.support.compat"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local is_virtual = require "spec.support.is_virtual"
@@ -283,16 +284,22 @@ function fixture.assert_nothing_left(client)
     assert(stats.entries == 0 and stats.watches == 0, ("%d entries, %d watches are left"):format(stats.entries, stats.watches))
 end
 
---- Raises unless an acquisition of a lock that others have ends when its time is up. While the server is slow that may be
--- "disconnected": then it is asked again.
-function fixture.assert_times_out(lock)
-    local code
-    for _ = 1, 60 do
-        code = select(3, lock:acquire(1))
-        if code ~= "disconnected" then
-            break
-        end
-    end
+--- Returns the results of a function once its third one is not "disconnected", the code of what a slow server has not answered in
+-- time. In virtual time no server is slow: the first results are returned.
+function fixture.answered(fn)
+    local results
+    eventually(function()
+        results = compat.pack(fn())
+        return is_virtual or results[3] ~= "disconnected", results[2]
+    end)
+    return compat.unpack(results, 1, results.n)
+end
+
+--- Raises unless an acquisition of a lock that others have ends when its time is up: after so many seconds (1).
+function fixture.assert_times_out(lock, seconds)
+    local _, _, code = fixture.answered(function()
+        return lock:acquire(seconds or 1)
+    end)
     assert(code == "timeout", code or "it was acquired")
 end
 

@@ -268,13 +268,14 @@ local function look(self)
     return event
 end
 
---- Called by the pump on a notification. Wakes all waiters, because any number of coroutines may wait for a watch.
+--- Called by the pump on a notification: the watch has fired or ended, a wait's time is up, or the read that set it was answered.
+-- Wakes all waiters, because any number of coroutines may wait for a watch.
 function Watch.handle_changed(self)
     if look(self) ~= false then
         self._client:desk().observers[self._operation:id()] = nil -- it fires only once
-    end
-    if self._changed then
-        self._changed()
+        if self._changed then
+            self._changed()
+        end
     end
     wait.wake_everybody(self._client)
     wait.tell_calls(self._calls)
@@ -383,7 +384,7 @@ function Watch.armed(self)
     return event == false, code
 end
 
---- For zklock.inspect: has `fn` called by the pump when the watch has changed. It must not wait. It is not called for a change that
+--- For zklock.inspect: has `fn` called by the pump when the watch has fired or ended. It must not wait. It is not called for what
 -- came before.
 function Watch.on_change(self, fn)
     self._changed = fn

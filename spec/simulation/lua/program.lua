@@ -58,8 +58,9 @@ local adapter = {}
 
 local function sleep_until(deadline)
     local thread = coroutine.running()
+    -- The other coroutines have enough memory; and this one has it for the rest: it must not fail between here and the yield.
+    local successes, failures = world.lua_memory()
     sleeping[#sleeping + 1] = { thread = thread, deadline = deadline }
-    local successes, failures = world.lua_memory() -- the other coroutines have enough memory
     coroutine.yield()
     world.lua_memory(successes, failures)
 end

@@ -20,7 +20,6 @@
  *   share.c        acquisitions that share an entry; entries that linger
  *   kind_latch.c   a countdown latch, whose acquisitions have no nodes
  *   permits.c      a semaphore's acquisitions: a queue entry, then permits; permits_limit.c: how many it was made for
- *   contenders.c   holders and waiters of a path
  *   meter.c        what is measured of the acquisitions of a group of locks
  *   names.c        what the names of a lock's children mean
  *   locks.c        all locks of a client, and what the session tells them

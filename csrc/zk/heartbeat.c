@@ -134,12 +134,10 @@ void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_stat
         TAILQ_REMOVE(&heartbeat->turn, item, in_turn);
     }
     if ((gained & IS_HELD) != 0) {
-        heartbeat->held++;
         item->since = heartbeat->round;
-        item->visits = (uint8_t)heartbeat->held;
+        item->visits = heartbeat->visits++;
         TAILQ_INSERT_TAIL(&heartbeat->loose, item, in_loose);
     } else if ((lost & IS_HELD) != 0) {
-        heartbeat->held--;
         loosen(heartbeat, item);
         TAILQ_REMOVE(&heartbeat->loose, item, in_loose);
     }
@@ -226,7 +224,7 @@ void zkl_heartbeat_disconnected(zkl_heartbeat *heartbeat)
         if (item->guard == ZKL_GUARD_ARMED) {
             zkl_forget_watch(heartbeat->wire, heartbeat->items->describe(item).path, on_guard_event, heartbeat);
         }
-        if (is_held(item->state) && !ZKL_BROKEN(ZKL_BREAK_GUARDS)) {
+        if (!ZKL_BROKEN(ZKL_BREAK_GUARDS)) {
             loosen(heartbeat, item);
         }
     }
@@ -670,9 +668,9 @@ static void on_guarded(void *owner, int rc, const zkl_reply *reply)
     zkl_item *item = owner;
     zkl_heartbeat *heartbeat = item->heartbeat;
     bool own = evaluate_read(heartbeat->checks, item, reply->generation, rc, reply);
-    if (own && item->guard == ZKL_GUARD_ASKED && reply->connection == heartbeat->wire->connection) {
+    if (item->guard == ZKL_GUARD_ASKED && own && reply->connection == heartbeat->wire->connection) {
         item->guard = ZKL_GUARD_ARMED;
-    } else if (is_held(item->state) && item->guard == ZKL_GUARD_ASKED) {
+    } else if (item->guard == ZKL_GUARD_ASKED) {
         loosen(heartbeat, item);
     }
     heartbeat->items->release(item);

@@ -88,10 +88,10 @@ typedef struct zkl_heartbeat {
     int32_t pending; /* PENDING items */
     int32_t nodes;   /* Items that have a node on the server, as far as known: LEAVING and the states behind it. */
     int32_t ready;   /* READY items */
-    int32_t held;    /* READY and HELD items */
     int32_t program_watches;   /* Watches of the program. */
     bool own_ephemerals;       /* The program may have ephemeral nodes in this session. */
     uint32_t round;            /* The number of the latest round. */
+    uint8_t visits;            /* The first number of visits of the next item. */
     struct zkl_checks *checks; /* The heartbeat that waits for its answer or for verifications; NULL: none does. */
     /* Number of these heartbeats, of a round's other requests in flight, and of the session's probes, which count here. */
     int32_t checks_flying;

@@ -45,14 +45,12 @@ struct zkl_watch {
 bool zkl_watches_init(zkl_watches *watches, zkl_wire *wire)
 {
     watches->wire = wire;
-    return zkl_table_init(&watches->nodes, offsetof(zkl_watch, in_table)) &&
-           zkl_table_init(&watches->directories, offsetof(zkl_watch, in_table));
+    return zkl_table_init(&watches->table, offsetof(zkl_watch, in_table));
 }
 
 void zkl_watches_free(zkl_watches *watches)
 {
-    zkl_table_free(&watches->nodes);
-    zkl_table_free(&watches->directories);
+    zkl_table_free(&watches->table);
 }
 
 bool zkl_watches_have_room(const zkl_watches *watches, int64_t bytes)
@@ -77,14 +75,9 @@ void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *other
     watches->others_owner = owner;
 }
 
-static zkl_table *table_of(zkl_watches *watches, bool children)
-{
-    return children ? &watches->directories : &watches->nodes;
-}
-
 static void free_watch(zkl_watch *watch)
 {
-    zkl_table_remove(table_of(watch->watches, watch->children), watch);
+    zkl_table_remove(&watch->watches->table, watch);
     if (watch->unwanted) {
         watch->watches->wire->cleaning--;
     }
@@ -96,10 +89,9 @@ static void free_watch(zkl_watch *watch)
 /* Returns the watch on the node with this full path, or on its children; NULL if there is none. */
 static zkl_watch *find_watch(const zkl_watches *watches, const char *path, bool children)
 {
-    const zkl_table *table = children ? &watches->directories : &watches->nodes;
-    zkl_watch *watch = zkl_table_find(table, zkl_hash_text(path, strlen(path)));
-    while (watch != NULL && strcmp(watch->node, path) != 0) {
-        watch = zkl_table_find_next(table, watch);
+    zkl_watch *watch = zkl_table_find(&watches->table, zkl_hash_text(path, strlen(path)));
+    while (watch != NULL && (watch->children != children || strcmp(watch->node, path) != 0)) {
+        watch = zkl_table_find_next(&watches->table, watch);
     }
     return watch;
 }
@@ -134,7 +126,7 @@ static zkl_watch *take_watch(zkl_watches *watches, const char *path, bool childr
     watch->node = node;
     watch->children = children;
     LIST_INIT(&watch->watchers);
-    zkl_table_add(table_of(watches, children), watch, zkl_hash_text(node, strlen(node)));
+    zkl_table_add(&watches->table, watch, zkl_hash_text(node, strlen(node)));
     watches->wire->stats.watches++;
     return watch;
 }
@@ -575,18 +567,13 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
 void zkl_watches_resume(zkl_watches *watches)
 {
     zkl_watch *watch = NULL;
-    while ((watch = zkl_table_after(&watches->nodes, watch)) != NULL) {
+    while ((watch = zkl_table_after(&watches->table, watch)) != NULL) {
         if (watch->state == ZKL_WATCH_ARMED && !watch_is_wanted(watch)) {
             disarm_watch(watch);
         } else if (watch->state == ZKL_WATCH_IDLE && watch->owner != NULL) {
             arm_watch(watch);
         } else if (watch->state == ZKL_WATCH_ARMED && watch->owner != NULL) {
             read_again(watch);
-        }
-    }
-    while ((watch = zkl_table_after(&watches->directories, watch)) != NULL) {
-        if (watch->state == ZKL_WATCH_ARMED && !watch_is_wanted(watch)) {
-            disarm_watch(watch);
         }
     }
 }
@@ -605,10 +592,7 @@ static void forget_watch(zkl_watch *watch)
 void zkl_watches_closed(zkl_watches *watches)
 {
     zkl_watch *watch;
-    while ((watch = zkl_table_after(&watches->nodes, NULL)) != NULL) {
-        forget_watch(watch);
-    }
-    while ((watch = zkl_table_after(&watches->directories, NULL)) != NULL) {
+    while ((watch = zkl_table_after(&watches->table, NULL)) != NULL) {
         forget_watch(watch);
     }
 }

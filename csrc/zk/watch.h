@@ -77,8 +77,7 @@ typedef struct {
 /* The watches of a session. */
 typedef struct {
     zkl_wire *wire;
-    zkl_table nodes;       /* by their full paths */
-    zkl_table directories; /* those on children, likewise */
+    zkl_table table; /* by the full paths of nodes and directories */
     const zkl_watch_ops *ops;
     const void *ops_owner;
     const zkl_other_watches *others;

@@ -35,8 +35,8 @@ local NAMES = { "run", "hold", "ls", "who", "watch", "top", "ui", "revoke", "bre
 --- The signals that are read from a descriptor. Subcommands decide what they mean.
 local CAUGHT = { "INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "TSTP", "CONT", "CHLD" }
 
---- The subcommand that a command line names: the first word that is the name of one. What is before it is moved behind it: options,
--- and their values.
+--- The subcommand that a command line names: the first word that is the name of one. The words before it, options and their values,
+-- are moved behind it.
 local function take_name(words)
     for index, word in ipairs(words) do
         for _, name in ipairs(NAMES) do

@@ -82,8 +82,8 @@ end
 --- Reads one lock. Sends a list, and a read for each contender, at most 200 at a time; of a semaphore three lists.
 -- @tparam Client client
 -- @tparam string path of the lock
--- @tparam table|nil settings `timeout` seconds for all reads together, 0 or more; default: the session timeout. `identities` which
---   nodes are read: true: those of all contenders; a number: of so many of the first ones; false: of holders only; default: true
+-- @tparam table|nil settings `timeout` seconds for all reads together, 0 or more; default: the session timeout. `identities` says
+--   whose nodes are read: true for all contenders, which is the default, a number for so many of the first ones, false for holders
 -- @treturn table|boolean|nil lock state; false: there is no such node
 -- @treturn string|nil message
 -- @treturn string|nil code "no_auth" (the lock may not be read: it may be held), "timeout", "disconnected", "closed",

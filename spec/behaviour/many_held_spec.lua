@@ -17,14 +17,7 @@ describe("a client that holds many locks", function()
                 path = path .. index, mode = "mutex", identity = "one of many", acl = "open"
             }))
         end
-        fixture.pump_until(client, function()
-            for index, acquisition in ipairs(acquisitions) do
-                if not acquisition:held() then
-                    return nil, index
-                end
-            end
-            return true
-        end, 60, "all of them to be granted")
+        fixture.pump_until_held(client, acquisitions)
         return acquisitions
     end
 

@@ -174,24 +174,12 @@ describe("more held locks than fit into one packet", function()
                 local spec = assert(core.lock_spec { path = long, mode = "mutex", identity = "one of many", acl = "open" })
                 acquisitions[index] = fixture.ask(client, spec)
             end
-            local function until_all(what)
-                fixture.pump_until(client, function()
-                    for index, acquisition in ipairs(acquisitions) do
-                        local phase, _, message = acquisition:phase()
-                        assert(phase == "waiting" or phase == "granted", message)
-                        if not acquisition:held() then
-                            return nil, index
-                        end
-                    end
-                    return true
-                end, 30, what)
-            end
-            until_all("all of them to be granted")
+            fixture.pump_until_held(client, acquisitions)
             local before = client:stats().heartbeats
             fixture.pump_until(client, function()
                 return client:stats().heartbeats > before + 60
             end, 60, "two heartbeats")
-            until_all("all of them to be held")
+            fixture.pump_until_held(client, acquisitions)
             assert.equal(1, client:stats().connections)
             assert.equal(0, client:stats().losses)
             -- One by one: see docs/reliability.md about sessions that end with so many nodes.
@@ -219,17 +207,7 @@ describe("more holders with on_revoke than watches fit into one packet", functio
             })
             acquisitions[index] = fixture.ask(client, spec)
         end
-        local function until_all_held()
-            fixture.pump_until(client, function()
-                for index, acquisition in ipairs(acquisitions) do
-                    if not acquisition:held() then
-                        return nil, index
-                    end
-                end
-                return true
-            end, 30, "all of them to be held")
-        end
-        until_all_held()
+        fixture.pump_until_held(client, acquisitions)
         link:cut()
         fixture.pump_until(client, function()
             return client:stats().connections > 1 and client:state() == "connected"
@@ -238,7 +216,7 @@ describe("more holders with on_revoke than watches fit into one packet", functio
         fixture.pump_until(client, function()
             return client:stats().heartbeats > heartbeats + 60
         end, 60, "two heartbeats")
-        until_all_held()
+        fixture.pump_until_held(client, acquisitions)
         assert.equal(2, client:stats().connections)
         local watches = client:stats().watches
         assert.is_true(watches > 30 and watches < 50, watches)

@@ -386,8 +386,8 @@ static void deleted_beside_waiters(bool trace)
 }
 
 /*
- * A client guards the nodes of four locks. Its servers forget all watches, and somebody puts a node of his own in the place of one of
- * these nodes. No event tells that, and no check, so it is left to the reads that take turns.
+ * A client guards the nodes of four locks. Its servers forget all watches. Then a session of another client replaces one of these nodes.
+ * No event tells that, and no check, so it is left to the reads that take turns.
  */
 static void replaced_under_many(int which, bool trace)
 {

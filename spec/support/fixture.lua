@@ -314,6 +314,20 @@ function fixture.ask(client, spec)
     return hold._acquisition
 end
 
+--- Runs a client's pump until all of these C acquisitions are held. Raises if one of them has ended.
+function fixture.pump_until_held(client, acquisitions)
+    fixture.pump_until(client, function()
+        for index, acquisition in ipairs(acquisitions) do
+            local phase, _, message = acquisition:phase()
+            assert(phase == "waiting" or phase == "granted", message)
+            if not acquisition:held() then
+                return nil, index
+            end
+        end
+        return true
+    end, 30, "all of them to be held")
+end
+
 --- Joins the queue of a path like a foreign client (with Curator's names unless a prefix is given). Returns the node.
 function fixture.join(path, prefix, identity)
     local name = prefix or "_c_" .. fixture.UUID .. "-lock-"

@@ -80,11 +80,13 @@ static int64_t scattered(zkl_race *race, int64_t pause)
     return pause / 2 + (int64_t)(race->random % 1024) * (pause / 1024);
 }
 
-/* `servers` more have failed. Until each of them has failed, the next one has its turn without a pause. */
+/* `servers` more have failed. A pause follows when each of them has failed once more; until then, the next one has its turn at once. */
 static void pause_after(zkl_race *race, int32_t servers, int64_t now)
 {
-    race->failures = race->failures < INT32_MAX / 2 ? race->failures + servers : race->failures;
-    int64_t pause = race->failures < race->count ? 0 : doubled(race, race->failures, FIRST_PAUSE / 2, LONGEST_PAUSE);
+    int32_t passes = race->failures / race->count;
+    race->failures += race->failures < INT32_MAX / 2 ? servers : 0;
+    bool all = race->failures / race->count > passes;
+    int64_t pause = all ? doubled(race, race->failures, FIRST_PAUSE / 2, LONGEST_PAUSE) : 0;
     race->first = (race->current + 1) % race->count;
     race->next_at = now + scattered(race, pause);
     enter_race(race, ZKL_RACE_PAUSED);

@@ -448,6 +448,20 @@ static void gives_a_handshake_more_time_only_after_slow_ones(void **state)
     end();
 }
 
+/* After a long outage as before it: a pause follows when all servers have failed, and not each of them. */
+static void pauses_once_in_a_pass_over_all_servers(void **state)
+{
+    (void)state;
+    for (int outage = 0; outage < 9; outage++) {
+        build("c c c", (uint64_t)outage);
+        assert_int_equal(-1, connect_within((60 + outage) * ZKL_SECOND / 2));
+        memcpy(world.kinds, (char[MOST_SERVERS][MOST_ADDRESSES + 1]){"q", "q", "l"}, sizeof world.kinds);
+        assert_int_in_range(connect_within(60 * ZKL_SECOND), 0,
+                            3 * ZKL_SECOND + 600 * MS); /* 1.5 s is the longest pause */
+        end();
+    }
+}
+
 /* Whatever the others do, a live server is found; the time is bounded by what each of them may cost. */
 static void finds_a_live_server_among_any_others(void **state)
 {
@@ -513,6 +527,7 @@ int main(void)
         cmocka_unit_test(tries_again_what_refused_while_others_are_pending),
         cmocka_unit_test(asks_late_servers_when_all_others_have_failed),
         cmocka_unit_test(gives_a_handshake_more_time_only_after_slow_ones),
+        cmocka_unit_test(pauses_once_in_a_pass_over_all_servers),
         cmocka_unit_test(pauses_longer_and_longer_if_connections_do_not_last),
         cmocka_unit_test(makes_no_more_connections_than_it_uses),
         cmocka_unit_test(finds_a_live_server_among_any_others),

@@ -6,12 +6,12 @@ local report = require "report"
 local compare = {}
 
 --- Measures all contestants in rounds, A B C, A B C, …
--- @tparam table all contestants, as contestants.list returns them; those that are missing are left out
--- @tparam number rounds
--- @tparam table arrangements what is measured one after the other in a round: any values
--- @tparam function measure of a contestant and an arrangement: a table of numbers by column, or nothing if this contestant
+---@param all table contestants, as contestants.list returns them; those that are missing are left out
+---@param rounds number
+---@param arrangements table what is measured one after the other in a round: any values
+---@param measure function of a contestant and an arrangement: a table of numbers by column, or nothing if this contestant
 -- has no part in this arrangement
--- @treturn table name -> column -> array by round
+---@return table # name -> column -> array by round
 function compare.collect(all, rounds, arrangements, measure)
     local values = {}
     for _, contestant in ipairs(all) do
@@ -71,12 +71,12 @@ local function ratio_rows(all, columns, values, name, shape)
 end
 
 --- A table of the measurements, and one of the ratios to the first contestant's.
--- @tparam table all contestants
--- @tparam table columns array of `{key =, text =, shape = format of a number}`
--- @tparam table values as compare.collect returns them
--- @tparam ?table ours names of the contestants that get a table of ratios to all others ({"zklock"})
--- @tparam ?table compared the keys of the columns in it (all)
--- @tparam ?string shape format of a ratio ("%.2f")
+---@param all table contestants
+---@param columns table array of `{key =, text =, shape = format of a number}`
+---@param values table as compare.collect returns them
+---@param ours? table names of the contestants that get a table of ratios to all others ({"zklock"})
+---@param compared? table the keys of the columns in it (all)
+---@param shape? string format of a ratio ("%.2f")
 function compare.report(all, columns, values, ours, compared, shape)
     local header = { "" }
     for _, column in ipairs(columns) do

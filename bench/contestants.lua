@@ -28,7 +28,7 @@ local function set(text)
 end
 
 --- The contestants that support a mode.
--- @treturn table array of `{name, command = words before the arguments, warm_up = seconds, missing = why it cannot run here}`,
+---@return table # array of `{name, command = words before the arguments, warm_up = seconds, missing = why it cannot run here}`,
 -- zklock first
 function contestants.list(settings, mode)
     local peers = settings.bench .. "/peers"

@@ -20,8 +20,8 @@ local WRITES = {
 }
 
 --- Starts a proxy in front of the server. It ends with process `owner`.
--- @treturn string the address for clients
--- @treturn string the address for counter.connect
+---@return string # the address for clients
+---@return string # the address for counter.connect
 function counter.start(proxy, servers, owner)
     local background = proxy:gsub("faultproxy%.lua$", "background")
     local pipe = assert(io.popen(string.format("'%s' lua5.4 '%s' --target '%s' --owner %s 2>&1", background, proxy,
@@ -35,7 +35,7 @@ function counter.start(proxy, servers, owner)
     return address, control
 end
 
---- @tparam string address what counter.start returned
+---@param address string what counter.start returned
 function counter.connect(address)
     local host, port = address:match("^(.*):(%d+)$")
     local connection = assert(socket.connect(host, tonumber(port)))
@@ -60,7 +60,7 @@ function Counter:quit()
     self:ask("quit")
 end
 
---- @treturn table requests (pings left out), writes (those of them that write), notifications, bytes_up, bytes_down; since
+---@return table # requests (pings left out), writes (those of them that write), notifications, bytes_up, bytes_down; since
 -- the proxy began
 function Counter:counts()
     local counts = { requests = 0, writes = 0, notifications = 0, bytes_up = 0, bytes_down = 0 }
@@ -85,7 +85,7 @@ function Counter:total()
 end
 
 --- Waits until nothing has passed for `seconds`. `sleep(seconds)` waits meanwhile.
--- @tparam ?number since the result of total() before something was begun that sends requests: as long as nothing has been sent
+---@param since? number the result of total() before something was begun that sends requests: as long as nothing has been sent
 -- since then, the quiet does not count, however long a busy machine takes to begin
 function Counter:settle(seconds, sleep, since)
     local step, quiet, last = 0.005, 0, nil

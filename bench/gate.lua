@@ -10,7 +10,7 @@ function gate.make(dir)
     assert(io.open(dir .. "/free", "w")):close()
 end
 
---- @treturn function that a holder calls: whether it was alone
+---@return function # that a holder calls: whether it was alone
 function gate.of(dir)
     local free, taken = dir .. "/free", dir .. "/taken"
     return function()

@@ -41,22 +41,22 @@ local function results_of(pipe, command)
 end
 
 --- Runs a program and reads its lines that look like "name=… key=value …".
--- @tparam table words the command
--- @treturn table array of tables: each line's values, numbers as such; raises if the program failed
+---@param words table the command
+---@return table # array of tables: each line's values, numbers as such; raises if the program failed
 function lib.run_lines(words)
     local command = command_line(words)
     return results_of(assert(io.popen(command)), command)
 end
 
 --- The same, of a program that prints one such line.
--- @treturn table the line's values
+---@return table # the line's values
 function lib.run(words)
     return lib.run_lines(words)[1]
 end
 
 --- Runs a program without input and output.
--- @tparam table words the command
--- @tparam ?number status the exit code that it must have (0); raises if it has another one
+---@param words table the command
+---@param status? number the exit code that it must have (0); raises if it has another one
 function lib.execute(words, status)
     local _, how, code = os.execute(command_line(words) .. " </dev/null >/dev/null 2>&1")
     if how ~= "exit" or code ~= (status or 0) then
@@ -65,8 +65,8 @@ function lib.execute(words, status)
 end
 
 --- Runs programs at the same time. When all are started, calls fn().
--- @tparam table commands array of arrays of words
--- @treturn table array of the first lines' values, by program
+---@param commands table array of arrays of words
+---@return table # array of the first lines' values, by program
 function lib.run_together(commands, fn)
     local pipes, results = {}, {}
     for index, words in ipairs(commands) do
@@ -80,9 +80,9 @@ function lib.run_together(commands, fn)
 end
 
 --- Sends a four-letter word to a server.
--- @tparam string server "host:port"
--- @tparam string word
--- @treturn ?string its answer; nothing if no server is there
+---@param server string "host:port"
+---@param word string
+---@return string? # its answer; nothing if no server is there
 function lib.ask(server, word)
     local host, port = server:match("^(.*):(%d+)$")
     local connection = socket.connect(host, tonumber(port))
@@ -126,9 +126,9 @@ function lib.is_open(server)
 end
 
 --- Starts separate servers, which end with the benchmark at the latest.
--- @tparam table settings
--- @param ... options of tools/zookeeper start
--- @treturn table `servers`, as for clients; `run(…)`: a command of tools/zookeeper to them, `ask(…)`: the same, returns its
+---@param settings table
+---@param ... any options of tools/zookeeper start
+---@return table # `servers`, as for clients; `run(…)`: a command of tools/zookeeper to them, `ask(…)`: the same, returns its
 -- output, `start(…)`: the same, without waiting for its end
 function lib.cluster(settings, ...)
     local zookeeper = os.getenv("BENCH_ZOOKEEPER")
@@ -179,8 +179,8 @@ function lib.summary(values)
 end
 
 --- "1.07 (1.03..1.12)": the median and the range of the rounds; "-" if there are none.
--- @tparam table values one a round
--- @tparam string shape format of a number
+---@param values table one a round
+---@param shape string format of a number
 function lib.spread(values, shape)
     if #values == 0 then
         return "-"

@@ -13,7 +13,7 @@ function load.has_program(name)
 end
 
 --- The reason why this machine cannot run zklock in nginx under load, or nil.
--- @tparam string root the project's directory
+---@param root string the project's directory
 function load.missing(root)
     if not exists(root .. "/build/luajit/zklock/core.so") then
         return "the module for LuaJIT: tools/build.sh luajit"
@@ -26,12 +26,12 @@ function load.missing(root)
 end
 
 --- Requests a location as fast as it answers. Raises if an answer is not a success.
--- @tparam table server of spec.support.nginx
--- @tparam string location
--- @tparam number connections
--- @tparam number seconds whole seconds
--- @tparam[opt] string prefix what goes before the command, as in "perf stat …"
--- @treturn table `rate`: requests per second; `count`: requests
+---@param server table of spec.support.nginx
+---@param location string
+---@param connections number
+---@param seconds number whole seconds
+---@param prefix? string what goes before the command, as in "perf stat …"
+---@return table # `rate`: requests per second; `count`: requests
 function load.run(server, location, connections, seconds, prefix)
     local pipe = assert(io.popen(string.format("%s wrk -t1 -c%d -d%ds http://127.0.0.1:%d%s 2>&1", prefix or "", connections,
         seconds, server.port, location)))

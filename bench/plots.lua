@@ -76,8 +76,8 @@ local function append(lines, more)
 end
 
 --- Heights of labels that do not touch each other, near the wanted ones.
--- @tparam table wanted array of `{y =}`, from which `at` is set
--- @tparam number least the distance between two
+---@param wanted table array of `{y =}`, from which `at` is set
+---@param least number the distance between two
 local function spread_labels(wanted, least)
     table.sort(wanted, function(a, b)
         return a.y < b.y
@@ -89,8 +89,8 @@ local function spread_labels(wanted, least)
 end
 
 --- Lines with points and ranges.
--- @tparam table settings
--- @tparam table plot `name` of the file, `title`, `x` and `y` texts of the axes, `log` ("x", "y", "xy") and `series`, array of
+---@param settings table
+---@param plot table `name` of the file, `title`, `x` and `y` texts of the axes, `log` ("x", "y", "xy") and `series`, array of
 -- `{name =, points = array of {x, median, least, most}}`
 function plots.lines(settings, plot)
     local lines, commands, labels, last_x, most_y, least_y = {}, {}, {}, 0, 0, math.huge
@@ -136,8 +136,8 @@ function plots.lines(settings, plot)
 end
 
 --- Bars, from the top down, each with its name before it and its value after it.
--- @tparam table settings
--- @tparam table plot `name`, `title`, `x` text of the axis, `shape` format of a value, and `bars`, array of
+---@param settings table
+---@param plot table `name`, `title`, `x` text of the axis, `shape` format of a value, and `bars`, array of
 -- `{name =, values = {median, least, most}}`
 function plots.bars(settings, plot)
     local lines, most = {}, 0
@@ -163,8 +163,8 @@ function plots.bars(settings, plot)
 end
 
 --- Cumulative distributions.
--- @tparam table settings
--- @tparam table plot `name`, `title`, `x` text of the axis, and `series`, array of `{name =, quantiles = array of 101 values}`,
+---@param settings table
+---@param plot table `name`, `title`, `x` text of the axis, and `series`, array of `{name =, quantiles = array of 101 values}`,
 -- 0 to 100 percent
 function plots.distribution(settings, plot)
     local lines, commands, least, most = {}, {}, math.huge, 0

@@ -11,8 +11,8 @@ local section  -- lines of the section that is being written, as Markdown
 local below_table = false -- whether the last output was a table
 local problems = {} -- sections for which the page has no place
 
---- @tparam ?string path of the page that is written
--- @tparam string where the line that tells by which machine, and when
+---@param path? string of the page that is written
+---@param where string the line that tells by which machine, and when
 function report.open(path, where)
     page, origin = path, where
     print(where)
@@ -88,8 +88,8 @@ function report.columns(rows)
 end
 
 --- A plot next to the page.
--- @tparam string name of the file below plots/
--- @tparam string text what it shows
+---@param name string of the file below plots/
+---@param text string what it shows
 function report.plot(name, text)
     add("")
     add(string.format("![%s](plots/%s)", text, name))
@@ -113,8 +113,8 @@ local function write(name, lines)
 end
 
 --- Runs fn(); all its output is the section `name`.
--- @treturn boolean whether it succeeded; nothing is written otherwise
--- @treturn ?string the error
+---@return boolean # whether it succeeded; nothing is written otherwise
+---@return string? # the error
 function report.section(name, fn)
     section = {}
     local ok, problem = xpcall(fn, debug.traceback)

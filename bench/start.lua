@@ -20,8 +20,8 @@ function start.prepare(dir)
 end
 
 --- For the measuring program: waits until programs are ready.
--- @tparam string dir
--- @tparam table numbers
+---@param dir string
+---@param numbers table
 function start.await_ready(dir, numbers)
     local deadline = socket.gettime() + PATIENCE
     for _, number in ipairs(numbers) do
@@ -43,10 +43,10 @@ function start.give(dir, delay)
 end
 
 --- For a measured program: reports that it is ready, and waits until it may begin.
--- @tparam string dir
--- @tparam number number
--- @tparam function sleep of seconds
--- @treturn number the time at which it may begin
+---@param dir string
+---@param number number
+---@param sleep function of seconds
+---@return number # the time at which it may begin
 function start.await(dir, number, sleep)
     assert(io.open(dir .. "/ready-" .. number, "w")):close()
     local file

@@ -29,8 +29,8 @@ local WANTED = {
 local measured = {} -- name -> array by round
 
 --- Notes the measurements for a target.
--- @tparam string name the first word of a line above
--- @tparam table values one a round
+---@param name string the first word of a line above
+---@param values table one a round
 function targets.note(name, values)
     measured[name] = values
 end
@@ -55,7 +55,7 @@ function targets.any()
     return next(measured) ~= nil
 end
 
---- @tparam boolean whole whether targets without a measurement are printed as well
+---@param whole boolean whether targets without a measurement are printed as well
 function targets.report(whole)
     report.title("Targets: median (min..max) of this run")
     local rows = { { "", "target", "measured", "" } }

@@ -5,7 +5,7 @@
 local annotations = {}
 
 --- Reads annotations for language servers.
--- @treturn table `functions`: "Client:get" -> { arguments, params = { { name, type, optional } } }; `classes`: name ->
+---@return table # `functions`: "Client:get" -> { arguments, params = { { name, type, optional } } }; `classes`: name ->
 --   { base, fields = { name -> { type, optional } }, order = names of fields }; `aliases`: name -> { literals as a set, text }
 function annotations.read(text)
     local meta = { functions = {}, classes = {}, aliases = {} }

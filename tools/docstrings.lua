@@ -3,7 +3,8 @@
 -- tools/reference.lua makes the reference of them, and spec/contract/docs_api_spec.lua compares them with the functions that exist.
 -- Reads sources as this project writes them, line by line; it is not a Lua parser.
 --
--- A docstring is a comment whose first line begins with "---" and that is directly above a definition. Tags are LDoc's.
+-- A docstring is a comment whose first line begins with "---" and that is directly above a definition. Tags begin with "---@": they
+-- are those that language servers read, "---@param name? type text" and "---@return type name text", or "# text" without a name.
 
 local docstrings = {}
 
@@ -87,42 +88,50 @@ local function definition(lines, index)
     return name and { kind = "field", name = name } or nil
 end
 
---- Splits a docstring, without its dashes, into `text` (a list of lines) and its tags: `params` ({ name, type, text }),
--- `returns` ({ type, text }), `raises` (texts), `unknown` (names of tags that are none of these).
+--- Splits 'number seconds, 1 or more' into the type and the text. A type has blanks between brackets, and after ":" and "," only.
+function docstrings.split_type(text)
+    local depth, quoted = 0, false
+    for position = 1, #text do
+        local char = text:sub(position, position)
+        if char == '"' then
+            quoted = not quoted
+        elseif char:find("[(<{]") then
+            depth = depth + 1
+        elseif char:find("[)>}]") then
+            depth = depth - 1
+        elseif char == " " and depth == 0 and not quoted and not text:find("^[:,]", position - 1) then
+            return text:sub(1, position - 1), text:sub(position + 1)
+        end
+    end
+    return text, ""
+end
+
+--- Splits a docstring, without its dashes, into `text` and its tags: `params` ({ name, optional, type, text }), `returns` ({ type,
+-- name, text }; the name may be nil), `unknown` (names of tags that are none of these). Lines below a tag are part of its text.
 function docstrings.parse_comment(lines)
-    local parsed = { text = {}, params = {}, returns = {}, raises = {}, unknown = {}, tags = {} }
-    local current
+    local doc = { text = "", params = {}, returns = {}, unknown = {} }
+    local current = doc
     for _, line in ipairs(lines) do
         local tag, rest = line:match("^@(%w+)%s*(.*)$")
-        if tag then
+        if tag == "param" then
+            local name, optional, described = rest:match("^([%w_.]+)(%??)%s*(.*)$")
+            current = { name = name, optional = optional == "?" }
+            current.type, current.text = docstrings.split_type(described or "")
+            doc.params[#doc.params + 1] = current
+        elseif tag == "return" then
+            current = {}
+            current.type, rest = docstrings.split_type(rest)
+            current.name, current.text = rest:match("^([%a_.][%w_.]*) ?(.*)$")
+            current.text = current.text or rest:gsub("^# ?", "")
+            doc.returns[#doc.returns + 1] = current
+        elseif tag then
             current = { tag = tag, text = rest }
-            parsed.tags[#parsed.tags + 1] = current
-        elseif current then
-            current.text = current.text .. "\n" .. line
+            doc.unknown[#doc.unknown + 1] = current
         else
-            parsed.text[#parsed.text + 1] = line
+            current.text = current.text == "" and line or current.text .. "\n" .. line
         end
     end
-    for _, one in ipairs(parsed.tags) do
-        local kind, name, text
-        if one.tag == "tparam" then
-            kind, name, text = one.text:match("^(%S+)%s+(%S+)%s*(.*)$")
-            parsed.params[#parsed.params + 1] = { name = name or "?", type = kind or "", text = text or "" }
-        elseif one.tag == "param" then
-            name, text = one.text:match("^(%S+)%s*(.*)$")
-            parsed.params[#parsed.params + 1] = { name = name or "?", type = "", text = text or "" }
-        elseif one.tag == "treturn" then
-            kind, text = one.text:match("^(%S+)%s*(.*)$")
-            parsed.returns[#parsed.returns + 1] = { type = kind or "", text = text or "" }
-        elseif one.tag == "return" then
-            parsed.returns[#parsed.returns + 1] = { type = "", text = one.text }
-        elseif one.tag == "raise" then
-            parsed.raises[#parsed.raises + 1] = one.text
-        else
-            parsed.unknown[#parsed.unknown + 1] = one.tag
-        end
-    end
-    return parsed
+    return doc
 end
 
 local function without_dashes(line)
@@ -130,7 +139,7 @@ local function without_dashes(line)
 end
 
 --- Reads a source.
--- @treturn table `header`: the docstring that the file begins with, parsed, or nil; `definitions`: the definitions, in
+---@return table # `header`: the docstring that the file begins with, parsed, or nil; `definitions`: the definitions, in
 --   order: `kind` ("function", "local", "field"), `owner`, `separator` ("." or ":"), `name`, `arguments`, `line`, and
 --   `doc`, the docstring directly above, parsed, with its `lines`; nil if there is none; `titles`: { line, title } of the
 --   comments that divide the file into sections

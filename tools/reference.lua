@@ -50,8 +50,8 @@ local function running(text, link)
     end):sub(2, -2))
 end
 
---- The lines of a docstring as Markdown: lists are at the margin, and lines that are indented further are code.
-local function markdown(lines, link)
+--- The text of a docstring as Markdown: lists are at the margin, and lines that are indented further are code.
+local function markdown(source, link)
     local written, text, code, in_list = {}, {}, nil, false
     local function flush()
         if code then
@@ -64,7 +64,7 @@ local function markdown(lines, link)
         end
         text, code = {}, nil
     end
-    for _, line in ipairs(lines) do
+    for line in (source .. "\n"):gmatch("(.-)\n") do
         local item = line:find("^  %* ")
         if item and not in_list then
             text[#text + 1] = ""
@@ -92,31 +92,14 @@ local function cell(text, link)
     return (running((text:gsub("%s*\n%s*", " ")), link):gsub("|", "\\|"))
 end
 
---- "zklock.Client|string|nil" -> "`Client`, `string`, `nil`"
-local function types(text)
+--- "zklock.Client|zklock.ReadOptions?" -> "`Client`, `table`, `nil`"
+local function types(text, optional)
     local words = {}
-    for word in text:gsub("zklock%.", ""):gmatch("[^|]+") do
+    text = text:gsub("%?$", "|nil") .. (optional and "|nil" or "")
+    for word in text:gsub("^fun.*", "function"):gsub("zklock%.%w+Options", "table"):gsub("zklock%.", ""):gmatch("[^|]+") do
         words[#words + 1] = "`" .. word .. "`"
     end
     return table.concat(words, ", ")
-end
-
---- Splits 'number seconds, 1 or more' into the type and the text. A type may have blanks between brackets only.
-local function split_type(text)
-    local depth, quoted = 0, false
-    for position = 1, #text do
-        local char = text:sub(position, position)
-        if char == '"' then
-            quoted = not quoted
-        elseif char:find("[(<{]") then
-            depth = depth + 1
-        elseif char:find("[)>}]") then
-            depth = depth - 1
-        elseif char == " " and depth == 0 and not quoted and text:sub(position - 1, position - 1) ~= ":" then
-            return text:sub(1, position - 1), text:sub(position + 1)
-        end
-    end
-    return text, ""
 end
 
 -- Functions -------------------------------------------------------------------------------------------------------------
@@ -142,7 +125,7 @@ end
 local function options_table(class, link)
     local written = { "\n| option | type | meaning |", "|---|---|---|" }
     for _, name in ipairs(class.order) do
-        local kind, text = split_type(class.fields[name].type)
+        local kind, text = docstrings.split_type(class.fields[name].type)
         kind = kind:find("^fun") and "`function`" or types(kind)
         written[#written + 1] = ("| `%s` | %s | %s |"):format(name, kind, cell(text, link))
     end
@@ -179,13 +162,13 @@ end
 local function returned(doc, context)
     local written = {}
     for _, result in ipairs(doc.returns) do
-        if result.text ~= "message" and not result.text:find("^code%f[%W]") then
-            local text = running((result.text:gsub("%s*\n%s*", " ")), context.link)
-            written[#written + 1] = ("- %s %s"):format(result.type ~= "" and types(result.type) or "", text)
-        elseif result.text:find("^code%f[%W]") then
-            local text = running((result.text:gsub("^code:? ?", ""):gsub("%s*\n%s*", " ")), context.link)
+        local text = cell(result.text, context.link)
+        if result.name == "code" then
             written[#written + 1] = ("- after a failure: `nil`, the message and the [code](%s)%s"):format(context.codes,
                 text == "" and "" or ": " .. text)
+        elseif result.name ~= "message" then
+            local name = result.name ~= "..." and result.name or ""
+            written[#written + 1] = ("- %s %s%s%s"):format(types(result.type), name, name ~= "" and text ~= "" and ": " or "", text)
         end
     end
     return written
@@ -218,7 +201,7 @@ local function function_text(entry, defined, context)
     if doc.params[1] then
         add("| argument | type | meaning |\n|---|---|---|")
         for _, param in ipairs(doc.params) do
-            add(("| `%s` | %s | %s |"):format(param.name, types(param.type), cell(param.text, context.link)))
+            add(("| `%s` | %s | %s |"):format(param.name, types(param.type, param.optional), cell(param.text, context.link)))
         end
         add("")
     end
@@ -231,9 +214,6 @@ local function function_text(entry, defined, context)
     local results = returned(doc, context)
     if results[1] then
         add("Returns\n\n" .. table.concat(results, "\n") .. "\n")
-    end
-    for _, text in ipairs(doc.raises) do
-        add("Raises an error " .. running((text:gsub("%s*\n%s*", " ")), context.link) .. ".\n")
     end
     if waits(name, annotated) then
         add("Context: [waits](" .. context.phases .. ").\n")
@@ -294,13 +274,8 @@ local function collect(entry, sources)
 end
 
 --- "client: one session" -> "One session".
-local function heading(lines, link)
-    local copy = {}
-    for index, line in ipairs(lines) do
-        copy[index] = line
-    end
-    copy[1] = copy[1]:gsub("^[%w.]+: *", ""):gsub("^%l", string.upper)
-    return markdown(copy, link)
+local function heading(text, link)
+    return markdown(text:gsub("^[%w.]+: *", ""):gsub("^%l", string.upper), link)
 end
 
 --- The description of an entry: its file's header, or the comment above its table.
@@ -324,8 +299,8 @@ local function read_sources(entry)
 end
 
 --- Returns the reference of an entry as Markdown.
--- @tparam table entry of reference.entries()
--- @tparam table context `link`: a function that returns the target of a class and a function, or nil; `blocks`: the page's Lua;
+---@param entry table of reference.entries()
+---@param context table `link`: a function that returns the target of a class and a function, or nil; `blocks`: the page's Lua;
 --   `codes`, `phases`: the targets of the table of codes and of the table of phases; `missing`: called with the name of a function
 --   that no page shows
 function reference.text(entry, context)

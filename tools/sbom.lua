@@ -106,7 +106,7 @@ local function licenses(license)
 end
 
 --- Returns the document as a table.
--- @tparam table modules paths of built modules
+---@param modules table paths of built modules
 function sbom.document(modules)
     for _, module in ipairs(modules) do
         for _, name in ipairs(sbom.linked(module)) do

@@ -44,8 +44,8 @@ local function resolve(page, target)
 end
 
 --- Returns the originals that a page names, in order.
--- @tparam string page path
--- @treturn table list of `{ path =, hash = }`
+---@param page string path
+---@return table # list of `{ path =, hash = }`
 function translations.originals(page)
     local found = {}
     for target, hash in read(page):gmatch(LINE) do
@@ -55,8 +55,8 @@ function translations.originals(page)
 end
 
 --- Checks pages against their originals.
--- @tparam table pages paths
--- @treturn table problems, a line each
+---@param pages table paths
+---@return table # problems, a line each
 function translations.check(pages)
     local problems = {}
     for _, page in ipairs(pages) do
@@ -78,8 +78,8 @@ function translations.check(pages)
 end
 
 --- Writes the present hashes of the originals into pages.
--- @tparam table pages paths
--- @treturn table problems, a line each
+---@param pages table paths
+---@return table # problems, a line each
 function translations.write(pages)
     local problems = {}
     for _, page in ipairs(pages) do

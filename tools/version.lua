@@ -86,7 +86,7 @@ local function content(path)
 end
 
 --- Returns a line for each place that disagrees with VERSION.
--- @treturn table list of strings; empty if all agree
+---@return table # list of strings; empty if all agree
 function version.problems()
     local number = version.current()
     local problems = {}

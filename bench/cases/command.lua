@@ -120,7 +120,7 @@ local function words_of(command, servers)
 end
 
 --- Runs a command `count` times, which must exit with `status`, 0 unless given. `servers` are those of its environment.
--- @treturn table what spawn prints
+---@return table # what spawn prints
 local function spawn(settings, servers, count, words, status)
     return lib.run(joined(environment(settings, servers), { settings.build .. "/spawn", count, status or 0 }, words))
 end

@@ -37,14 +37,14 @@ local function take_turn(path, count, lock_settings, release_settings)
     ngx.say("plain")
 end
 
---- @tparam[opt] table settings of the release
+---@param settings? table of the release
 function in_nginx.locked(settings)
     take_turn("/bench-nginx/", LOCKS, nil, settings)
 end
 
 -- Costs of a worker ----------------------------------------------------------------------------------------------------
 
---- @tparam[opt] table settings of the release
+---@param settings? table of the release
 function in_nginx.locked_few(settings)
     take_turn("/bench-worker/", FEW_LOCKS, nil, settings)
 end

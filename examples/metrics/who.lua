@@ -2,10 +2,10 @@
 
 --- Lists the holders and waiters of each path. Sends requests to ZooKeeper, so it should be called only when the result is
 -- needed.
--- @tparam Client client
--- @tparam table paths list of locks' paths
--- @tparam number timeout seconds for each
--- @treturn table list of `{ path =, holders = { … }, waiters = { … }, error = }`; empty fields are left out
+---@param client zklock.Client
+---@param paths table list of locks' paths
+---@param timeout number seconds for each
+---@return table # list of `{ path =, holders = { … }, waiters = { … }, error = }`; empty fields are left out
 return function(client, paths, timeout)
     local answer = {}
     for index, path in ipairs(paths) do

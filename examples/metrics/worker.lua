@@ -14,8 +14,8 @@ local MOST_PATHS, PATIENCE = 20, 10
 local client, collector
 
 --- For init_worker_by_lua: opens the worker's client and begins to publish its metrics.
--- @tparam string servers as of zklock.connect
--- @tparam table options likewise
+---@param servers string as of zklock.connect
+---@param options table likewise
 function worker.open(servers, options)
     client = assert(zklock.shared(servers, options))
     collector = assert(metrics.collector { dict = "zklock_metrics" }):add(client)

@@ -22,9 +22,9 @@ local function notifications(turns)
 end
 
 --- Lets all contenders enter and leave the lock in order, until all have been inside. They have taken their numbers before.
--- @tparam table turns the contenders in the order of their numbers: turn:look(), turn:leave(), turn.client, turn.node
--- @tparam function|nil check is called with the list of the contenders inside, whenever it has changed
--- @treturn number notifications in total, from the first contender's leaving on
+---@param turns table the contenders in the order of their numbers: turn:look(), turn:leave(), turn.client, turn.node
+---@param check? function is called with the list of the contenders inside, whenever it has changed
+---@return number # notifications in total, from the first contender's leaving on
 function count.all(turns, check)
     local inside, waiting = {}, {}
     local function look(turn)

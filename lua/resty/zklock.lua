@@ -47,12 +47,11 @@ local connection = false
 -- init_worker_by_lua it opens the worker's session, in the background. Without it the servers are those in the environment
 -- variable ZKLOCK_SERVERS, which nginx passes to its workers only with `env ZKLOCK_SERVERS;`.
 --
--- @tparam table settings `servers` ("host:2181,host:2181/chroot"); `prefix`, the path below which all locks are (default
---   "/zklock"); and all settings of `zklock.shared`, such as `session_timeout`
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code as of `zklock.connect`
--- @raise when a setting is malformed
+---@param settings resty.zklock.ConnectOptions `servers` ("host:2181,host:2181/chroot"); `prefix`, the path below which all locks
+--   are (default "/zklock"); and all settings of `zklock.shared`, such as `session_timeout`
+---@return true? connected
+---@return string? message
+---@return zklock.Code? code as of `zklock.connect`
 function RestyLock.connect(settings)
     if type(settings) ~= "table" then
         error("resty.zklock.connect: settings must be a table such as { servers = 'host:2181' }", 2)
@@ -79,9 +78,9 @@ function RestyLock.connect(settings)
 end
 
 --- Returns the worker's client.
--- @treturn Client|nil
--- @treturn string the prefix, or message
--- @treturn string|nil code
+---@return zklock.Client?
+---@return string # the prefix, or message
+---@return zklock.Code? code
 local function open()
     if not connection then
         local servers = os.getenv("ZKLOCK_SERVERS")
@@ -115,15 +114,15 @@ local function read_number(opts, name)
 end
 
 --- Makes a lock object, which holds one lock at a time. Works in init_by_lua, too: the client is opened by the first `lock`.
+-- Raises an error when an option is no number, or exptime is negative.
 --
--- @tparam string dict_name a name for a group of keys: the same key in another dictionary is another lock. There need not be a
+---@param dict_name string a name for a group of keys: the same key in another dictionary is another lock. There need not be a
 --   lua_shared_dict of that name
--- @tparam table|nil opts `timeout`: how many seconds lock waits at most, default 5; 0: not at all. `exptime`: after so many
---   seconds a hold ends by itself, default 30; 0: it does not. A timeout above exptime counts as exptime. `step`, `ratio`
---   and `max_step` have no effect, because nothing is polled
--- @treturn table|nil
--- @treturn string|nil "dictionary not found" (dict_name is no name)
--- @raise when an option is no number, or exptime is negative
+---@param opts? resty.zklock.Options `timeout`: how many seconds lock waits at most, default 5; 0: not at all. `exptime`: after so
+--   many seconds a hold ends by itself, default 30; 0: it does not. A timeout above exptime counts as exptime. `step`, `ratio` and
+--   `max_step` have no effect, because nothing is polled
+---@return resty.zklock? lock
+---@return string? message "dictionary not found" (dict_name is no name)
 function RestyLock.new(_, dict_name, opts)
     if type(dict_name) ~= "string" or dict_name == "" then
         return nil, "dictionary not found"
@@ -145,11 +144,11 @@ end
 
 --- Acquires the lock of a key, and waits for it at most for the object's timeout.
 --
--- @param key any string; other values count as their tostring
--- @treturn number|nil seconds for which the lock was waited for. 0 exactly if no other contender was before this one
--- @treturn string|nil "timeout", "locked" (the object holds a lock already), "nil key", "empty key", "key too long", or a
+---@param key any any string; other values count as their tostring
+---@return number? elapsed seconds for which the lock was waited for. 0 exactly if no other contender was before this one
+---@return string? message "timeout", "locked" (the object holds a lock already), "nil key", "empty key", "key too long", or a
 --   message
--- @treturn string|nil zklock's code of a message: "disconnected" (no ZooKeeper within the timeout), "phase" (the phase cannot
+---@return zklock.Code? code zklock's code of a message: "disconnected" (no ZooKeeper within the timeout), "phase" (the phase cannot
 --   wait), …
 function RestyLock:lock(key)
     if not key then
@@ -186,9 +185,9 @@ function RestyLock:lock(key)
 end
 
 --- Releases the lock that the object holds. Returns at once, in every phase; the server is told in the background.
--- @treturn number|nil 1
--- @treturn string|nil "unlocked" (the object holds no lock), or a message: the hold had ended before, by exptime or by a loss
--- @treturn string|nil zklock's code of a message: "lost"
+---@return 1? unlocked 1
+---@return string? message "unlocked" (the object holds no lock), or a message: the hold had ended before, by exptime or by a loss
+---@return zklock.Code? code zklock's code of a message: "lost"
 function RestyLock:unlock()
     local lock = self._lock
     if not lock then
@@ -203,11 +202,11 @@ function RestyLock:unlock()
 end
 
 --- Makes the hold end by itself so many seconds from now, earlier or later than before. Sends nothing.
--- @tparam number|nil time seconds, default exptime; 0: the hold does not end by itself
--- @treturn true|nil
--- @treturn string|nil "unlocked" (the object holds no lock), "not found" (the hold has ended)
--- @treturn string|nil zklock's code of "not found": "lost"
--- @raise when the time is no number, or negative
+-- Raises an error when the time is no number, or negative.
+---@param time? number seconds, default exptime; 0: the hold does not end by itself
+---@return true? extended
+---@return string? message "unlocked" (the object holds no lock), "not found" (the hold has ended)
+---@return zklock.Code? code zklock's code of "not found": "lost"
 function RestyLock:expire(time)
     local lock = self._lock
     if not lock then
@@ -227,13 +226,13 @@ function RestyLock:expire(time)
 end
 
 --- Whether the object holds its lock at this instant. Not in lua-resty-lock. See `Lock:held`.
--- @treturn boolean
+---@return boolean held
 function RestyLock:held()
     return self._lock and self._lock:held()
 end
 
 --- The fencing token of the hold. Not in lua-resty-lock. See `Lock:token`.
--- @treturn string|nil nil when not held
+---@return string? token nil when not held
 function RestyLock:token()
     return self._lock and self._lock:token() or nil
 end

@@ -163,8 +163,8 @@ local function detect()
 end
 
 --- Finds the adapter for the option `wait`.
--- @tparam string|table choice a name, or an adapter of the program
--- @treturn table the adapter; or nil and what is wrong with the choice
+---@param choice string|table a name, or an adapter of the program
+---@return table? # the adapter; or nil and what is wrong with the choice
 function adapters.find(choice)
     if type(choice) == "table" then
         if type(choice.wait) ~= "function" or type(choice.wake) ~= "function" then

@@ -51,9 +51,9 @@ local function tell_adapter(client, has_calls)
 end
 
 --- Whether a call can be begun: its callback is going to be called.
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code "closed", "forked"; or what the adapter says
+---@return true?
+---@return string? message
+---@return zklock.Code? code "closed", "forked"; or what the adapter says
 function Call.is_possible(client)
     local state, problem, code = client:desk().core:state()
     if state == nil then
@@ -69,15 +69,15 @@ function Call.is_possible(client)
 end
 
 --- Begins a call.
--- @tparam Client client
--- @tparam table kind
--- @param subject what the functions of `kind` take
--- @tparam userdata handle the C handle whose changes concern the call
--- @tparam number seconds from now to the deadline; math.huge: none
--- @tparam function fn the callback
--- @tparam table|nil observer the object that passes on the handle's notifications to the call, if the call does not observe the
+---@param client zklock.Client
+---@param kind table
+---@param subject any what the functions of `kind` take
+---@param handle userdata the C handle whose changes concern the call
+---@param seconds number from now to the deadline; math.huge: none
+---@param fn function the callback
+---@param observer? table the object that passes on the handle's notifications to the call, if the call does not observe the
 --   handle itself
--- @treturn table the call
+---@return table # the call
 function Call.begin(client, kind, subject, handle, seconds, fn, observer)
     local call = setmetatable({
         _client = client, _kind = kind, _subject = subject, _handle = handle, _fn = fn, _deadline = now() + seconds,
@@ -157,7 +157,7 @@ function Call.handle_changed(self)
 end
 
 --- Ends the call. Its callback gets the code "cancelled", from the pump. A write that is cancelled may be executed or not.
--- @treturn boolean whether the answer was still to come
+---@return boolean was_pending whether the answer was still to come
 function Call:cancel()
     check_self(self, "cancel")
     if self._next then

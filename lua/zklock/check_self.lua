@@ -6,11 +6,11 @@ local error, getmetatable = error, getmetatable
 local format = string.format
 
 --- Makes the check of a class.
--- @tparam string class the name of the class in messages: "lock"
--- @tparam string noun the same with an article: "a lock"
--- @tparam table metatables set of the metatables that the objects of the class have
--- @treturn function(self, method) raises at the caller of the public method if `self` is no such object. Must not be called in
---   a tail call (return)
+---@param class string the name of the class in messages: "lock"
+---@param noun string the same with an article: "a lock"
+---@param metatables table set of the metatables that the objects of the class have
+---@return fun(self: any, method: string) # raises at the caller of the public method if `self` is no such object.
+--   Must not be called in a tail call (return)
 return function(class, noun, metatables)
     return function(self, method)
         if not metatables[getmetatable(self)] then

@@ -104,8 +104,8 @@ local function finish(context, code)
     return (written or code ~= 0) and code or codes.FAILED
 end
 
---- @tparam table words the command line
--- @treturn integer exit code
+---@param words table the command line
+---@return integer # exit code
 return function(words)
     process.fill_standard()
     local signals, message = process.catch(CAUGHT)

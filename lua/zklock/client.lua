@@ -73,28 +73,27 @@ end
 -- State ---------------------------------------------------------------------------------------------------------------
 
 --- The state of the session, as known at this instant. Sends nothing.
--- @treturn string|nil "connecting" (no session yet, or a new one after an expiry), "connected", "suspended" (the connection is
---   lost, the session may still exist), "closed", "auth_failed" (final); nil in a process forked from the client's
--- @treturn string the reason why the state is not "connected", "" if there is none; in a forked process what is wrong
--- @treturn string|nil code of that problem
+---@return zklock.State? state "connecting" (no session yet, or a new one after an expiry), "connected", "suspended" (the connection
+--   is lost, the session may still exist), "closed", "auth_failed" (final); nil in a process forked from the client's
+---@return string problem the reason why the state is not "connected", "" if there is none; in a forked process what is wrong
+---@return zklock.Code? code of that problem
 function Client:state()
     check_self(self, "state")
     return self._desk.core:state()
 end
 
 --- The session timeout that the server granted.
--- @treturn number seconds; 0 before the first session, and in a process forked from the client's
+---@return number seconds 0 before the first session, and in a process forked from the client's
 function Client:session_timeout()
     check_self(self, "session_timeout")
     return self._desk.core:session_timeout() or 0
 end
 
 --- Calls `fn(state, problem, code)` at each change of the state or of the problem. The pump calls it: of several changes between
--- two pumps only the last state is seen.
--- @tparam string event "state"
--- @tparam function fn
--- @treturn function removes fn
--- @raise on any other event, or when fn is not a function
+-- two pumps only the last state is seen. Raises an error on any other event, or when fn is not a function.
+---@param event "state"
+---@param fn zklock.OnState
+---@return fun() off removes fn
 function Client:on(event, fn)
     check_self(self, "on")
     if event ~= "state" then
@@ -119,9 +118,9 @@ end
 -- `memory` is the memory of all clients of the process, in bytes. `wait_time` is a histogram of the seconds from asking for a
 -- lock to its grant: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`. Each bucket counts all
 -- acquisitions that took its `le` seconds or less.
--- @treturn table|nil
--- @treturn string|nil message
--- @treturn string|nil code "forked"
+---@return zklock.Stats? stats
+---@return string? message
+---@return zklock.Code? code "forked"
 function Client:stats()
     check_self(self, "stats")
     local stats, message, code = self._desk.core:stats()
@@ -145,9 +144,9 @@ end
 --
 -- A multi counts each of its members in the member's group, except that its own refusal is counted once, for the member that could
 -- not be acquired.
--- @treturn table|nil
--- @treturn string|nil message
--- @treturn string|nil code "forked"
+---@return table<string, zklock.GroupStats>? stats
+---@return string? message
+---@return zklock.Code? code "forked"
 function Client:group_stats()
     check_self(self, "group_stats")
     local state, message, code = self._desk.core:state()
@@ -169,9 +168,9 @@ function Client:pump()
 end
 
 --- The fd that is readable while pump has something to do, for event loops. Do not read, write or close it.
--- @treturn number|nil
--- @treturn string|nil message
--- @treturn string|nil code "forked"
+---@return integer? fd
+---@return string? message
+---@return zklock.Code? code "forked"
 function Client:pollfd()
     check_self(self, "pollfd")
     return self._desk.core:pollfd()
@@ -180,7 +179,7 @@ end
 --- For adapters: whether pump has work or may have some soon: a waiter waits for this client, a callback waits for its answer, a
 -- lock of the client is held, or a watch is armed. As long as this is so an adapter's pump should go on. Otherwise it may stop,
 -- and let the client be collected.
--- @treturn boolean
+---@return boolean
 function Client:needs_pump()
     check_self(self, "needs_pump")
     local desk = self._desk
@@ -190,7 +189,7 @@ end
 
 --- For zklock.ui: the nodes by which this client holds locks at this instant, and how long each is certainly held if nothing more
 -- arrives from ZooKeeper.
--- @treturn table node's path -> seconds; math.huge without a lease
+---@return table # node's path -> seconds; math.huge without a lease
 function Client.leases(self)
     local leases = {}
     for _, observer in pairs(self._desk.observers) do
@@ -254,7 +253,7 @@ function Client.drain_log(self)
 end
 
 --- Notifies the listeners if the state, or the problem, has changed since the last pump.
--- @treturn boolean whether it changed
+---@return boolean # whether it changed
 function Client.state_changed(self)
     local state, problem, code = self._desk.core:state()
     if state == self._last_state and problem == self._last_problem then
@@ -346,7 +345,7 @@ local HANGS_AFTER, HANGS_FOR_SURE = 0.1, 1
 
 --- Whether the servers answered a question whose time is up, so that its answer is about what was asked. False without a
 -- connection, and if the server hangs: it owes answers, and nothing has come from it for a second, or half of the question's time.
--- @tparam number seconds how long the question had
+---@param seconds number how long the question had
 function Client.is_answered(self, seconds)
     local unanswered = self._desk.core:unanswered()
     return self._desk.core:state() == "connected" and unanswered ~= nil
@@ -355,7 +354,9 @@ end
 
 --- The answer of what was given up because its coroutine was not resumed in time: what was tried, and whether as a try, of which
 -- "timeout" would say that the answer is no.
--- @treturn nil, message, code
+---@return nil
+---@return string message
+---@return zklock.Code code
 function Client.not_resumed(self, what, try)
     local code = (try or not self:is_answered(huge)) and "disconnected" or "timeout"
     return nil, what .. ": its coroutine was not resumed in time", code
@@ -395,10 +396,10 @@ end
 
 --- Waits until no clean-up of this client is under way any more: the nodes of released, cancelled and timed-out acquisitions
 -- have been deleted.
--- @tparam number|nil timeout seconds, 0 or more; nil: no limit
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code "timeout", "disconnected", "closed", "forked"
+---@param timeout? number seconds, 0 or more; nil: no limit
+---@return true? flushed
+---@return string? message
+---@return zklock.Code? code "timeout", "disconnected", "closed", "forked"
 function Client:flush(timeout)
     check_self(self, "flush")
     local seconds, wrong = options.read_timeout(timeout)
@@ -426,10 +427,10 @@ end
 --- Ends the session. Its locks are free at once, and waits of this client end with the code "closed". Waits until the server has
 -- acknowledged the end of the session or `timeout` has passed; the rest goes on in the background. A second close has no
 -- effect.
--- @tparam number|nil timeout seconds, 0 or more; 0 does not wait; default 5
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code "timeout", "forked"
+---@param timeout? number seconds, 0 or more; 0 does not wait; default 5
+---@return true? closed
+---@return string? message
+---@return zklock.Code? code "timeout", "forked"
 function Client:close(timeout)
     check_self(self, "close")
     local seconds, wrong = options.read_timeout(timeout)
@@ -486,7 +487,7 @@ local LATCH_SCHEMA = { acl = LOCK_SCHEMA.acl }
 local NONE = {}
 
 --- Checks the settings of a lock or a latch.
--- @treturn table the settings; or nil and what is wrong
+---@return table? # the settings; or nil and what is wrong
 local function read_settings(client, given, schema)
     local settings, wrong = options.read(given, schema)
     local desk = client._desk
@@ -509,8 +510,8 @@ local function read_settings(client, given, schema)
 end
 
 --- Checks the path and the settings of a lock, for the methods that make one.
--- @tparam table|nil schema of the settings. nil: those of a lock, which may be those of the latest lock, and must not be changed
--- @treturn table the settings; or nil and what is wrong
+---@param schema? table of the settings. nil: those of a lock, which may be those of the latest lock, and must not be changed
+---@return table? # the settings; or nil and what is wrong
 local function read_lock(client, path, given, schema)
     local wrong = options.path_problem(path)
     if wrong then
@@ -559,10 +560,9 @@ end
 --     Costs a request and a watch for each acquisition. A client watches held nodes in this way until the lengths of their
 --     paths reach 200 KB in total. A log line reports each node beyond that.
 --
--- @tparam string path absolute, of the lock's directory, 32768 bytes at most; created when missing
--- @tparam table|nil settings
--- @treturn Lock
--- @raise when the path or an option is malformed
+---@param path string absolute, of the lock's directory, 32768 bytes at most; created when missing
+---@param settings? zklock.LockOptions
+---@return zklock.Lock lock
 function Client:mutex(path, settings)
     check_self(self, "mutex")
     local read, wrong = read_lock(self, path, settings)
@@ -575,10 +575,9 @@ end
 --- Makes a lock that several readers or one writer can hold. Sends nothing. The result has two locks, `read` and `write`, each
 -- with all methods of a lock; see `RwLock`.
 --
--- @tparam string path as of Client:mutex
--- @tparam table|nil settings as of Client:mutex, for both halves
--- @treturn RwLock
--- @raise when the path or an option is malformed
+---@param path string as of Client:mutex
+---@param settings? zklock.LockOptions as of Client:mutex, for both halves
+---@return zklock.RwLock lock
 function Client:rwlock(path, settings)
     check_self(self, "rwlock")
     local read, wrong = read_lock(self, path, settings)
@@ -591,13 +590,12 @@ end
 --- Makes a lock with several permits. Each acquisition takes one or more of them. Sends nothing. The first user of the path
 -- fixes the number of permits. An acquire with another number is answered "mismatch". See `Semaphore`.
 --
--- @tparam string path as of Client:mutex. Its children "locks", the semaphore's queue, and "leases" belong to the semaphore: no
+---@param path string as of Client:mutex. Its children "locks", the semaphore's queue, and "leases" belong to the semaphore: no
 --   lock should use their paths. (zklock.path makes neither.) Holding a lock on the queue prevents other contenders from taking
 --   permits.
--- @tparam number permits a whole number from 1 to 2147483647
--- @tparam table|nil settings as of Client:mutex, except `linger`: permits cannot linger, and any number but 0 is refused
--- @treturn Semaphore
--- @raise when the path, the permits or an option are malformed
+---@param permits integer a whole number from 1 to 2147483647
+---@param settings? zklock.LockOptions as of Client:mutex, except `linger`: permits cannot linger, and any number but 0 is refused
+---@return zklock.Semaphore semaphore
 function Client:semaphore(path, permits, settings)
     check_self(self, "semaphore")
     local read, wrong = read_lock(self, path, settings)
@@ -615,11 +613,10 @@ end
 --- Makes a countdown latch: programs wait until others have counted down to 0. Sends nothing. The first
 -- that waits or counts down fixes the count. Any use with another count is answered "mismatch". See `Latch`.
 --
--- @tparam string path as of Client:mutex. Its children belong to the latch: no lock should use their paths.
--- @tparam number count a whole number from 0 (open from the beginning) to 2147483647
--- @tparam table|nil settings `acl` as for `zklock.connect`, for the latch's nodes; default: the client's
--- @treturn Latch
--- @raise when the path, the count or an option are malformed
+---@param path string as of Client:mutex. Its children belong to the latch: no lock should use their paths.
+---@param count integer a whole number from 0 (open from the beginning) to 2147483647
+---@param settings? zklock.LatchOptions `acl` as for `zklock.connect`, for the latch's nodes; default: the client's
+---@return zklock.Latch latch
 function Client:latch(path, count, settings)
     check_self(self, "latch")
     local read, wrong = read_lock(self, path, settings, LATCH_SCHEMA)
@@ -633,11 +630,11 @@ function Client:latch(path, count, settings)
 end
 
 --- Makes one lock of several, of any kinds: all are acquired or none. Sends nothing. See `Multi`.
+-- Raises an error when the list is empty or malformed, or names a path twice, or locks of another client, or a semaphore and a lock
+-- on the semaphore's queue (its path and "/locks").
 --
--- @tparam table locks a list of locks of this client, each on a different path; of a read/write lock its read or its write
--- @treturn Multi
--- @raise when the list is empty or malformed, or names a path twice, or locks of another client, or a semaphore and a lock on
---   the semaphore's queue (its path and "/locks")
+---@param locks zklock.Lock[] a list of locks of this client, each on a different path; of a read/write lock its read or its write
+---@return zklock.Multi multi
 function Client:multi(locks)
     check_self(self, "multi")
     local members, wrong = Multi.check_members(self, locks)
@@ -657,15 +654,16 @@ end
 --   * `timeout` seconds, 0 or more, default ttl. The call waits no longer for another program.
 --   * `no_wait` true: does not wait for another program. Not together with timeout.
 --
--- @tparam string key any string; the mutex is at zklock.path("/cluster_mutex", key)
--- @tparam table|nil settings
--- @tparam function fn is called with the hold; its results are dropped. It may yield, but not on Lua 5.1
--- @treturn boolean|nil true: fn has run. false: another contender was ahead; fn has not run, and nothing is known of what the
+-- An error of fn is not raised.
+--
+---@param key string any string; the mutex is at zklock.path("/cluster_mutex", key)
+---@param settings? zklock.ClusterMutexOptions
+---@param fn fun(hold: zklock.Hold) is called with the hold; its results are dropped. It may yield, but not on Lua 5.1
+---@return boolean? ran true: fn has run. false: another contender was ahead; fn has not run, and nothing is known of what the
 --   other one has achieved. nil: an error
--- @treturn string|nil message
--- @treturn string|nil code: "timeout" (another contender is still ahead), "failed" (fn raised; the message has the error and its
+---@return string? message
+---@return zklock.Code? code "timeout" (another contender is still ahead), "failed" (fn raised; the message has the error and its
 --   traceback), "lost" (the mutex was lost while fn ran, or before), otherwise as of Lock:acquire
--- @raise when an argument is malformed. An error of fn is not raised
 function Client:cluster_mutex(key, settings, fn)
     check_self(self, "cluster_mutex")
     local read, wrong = cluster_mutex.read(key, settings, fn)
@@ -691,12 +689,11 @@ end
 -- In nginx call it in init_worker_by_lua*. When a worker exits, its candidates step down with "closed" and the next worker is
 -- elected.
 --
--- @tparam string path as of Client:mutex
--- @tparam table|nil settings
--- @treturn Leader|nil
--- @treturn string|nil message
--- @treturn string|nil code "closed", "forked", "phase", "unsupported": as of Lock:acquire with `callback`
--- @raise when the path or an option is malformed
+---@param path string as of Client:mutex
+---@param settings? zklock.LeaderOptions
+---@return zklock.Leader? leader
+---@return string? message
+---@return zklock.Code? code "closed", "forked", "phase", "unsupported": as of Lock:acquire with `callback`
 function Client:leader(path, settings)
     check_self(self, "leader")
     local read, wrong = Leader.read(settings)
@@ -721,7 +718,7 @@ end
 node.extend(Client, check_self)
 
 --- Begins a transaction: checks and writes that the server executes all together, or none of them.
--- @treturn Transaction
+---@return zklock.Transaction transaction
 function Client:transaction()
     check_self(self, "transaction")
     return Transaction.new(self)

@@ -120,15 +120,14 @@ end
 --     certificate. `min_version` "1.2" (default) or "1.3". `ciphers` names of OpenSSL's, separated by colons. The files are
 --     read for each connection.
 --
--- @tparam string servers "host:2181,host:2181/chroot". The chroot stands once, at the end, and has no comma; an IPv6 address stands
+---@param servers string "host:2181,host:2181/chroot". The chroot stands once, at the end, and has no comma; an IPv6 address stands
 --   in brackets
--- @tparam table|nil settings
--- @treturn Client|nil
--- @treturn string|nil message
--- @treturn string|nil code: "disconnected" (no server answered, or not as ZooKeeper does), "no_node" (the chroot does not
+---@param settings? zklock.ConnectOptions
+---@return zklock.Client? client
+---@return string? message
+---@return zklock.Code? code "disconnected" (no server answered, or not as ZooKeeper does), "no_node" (the chroot does not
 --   exist), "auth_failed", "tls_failed" (the handshake, a certificate or a file), "unsupported" (there is no OpenSSL), "phase",
 --   "failed"
--- @raise when servers or an option is malformed
 function zklock.connect(servers, settings)
     local client, message, code = open("zklock.connect: ", servers, settings)
     return client, message, code
@@ -176,13 +175,12 @@ local UNCOUNTED = { connect_timeout = true, wait = true }
 -- call, and again when it was closed or belongs to a parent process. Does not wait: the client may be in state "connecting",
 -- and each operation that needs a connection waits for it within its timeout.
 --
--- @tparam string servers as of connect
--- @tparam table|nil settings as of connect, except that `connect_timeout` is ignored. Different options make a different
---   client, except functions and `wait`: `log` and `wait` are those of the first caller
--- @treturn Client|nil
--- @treturn string|nil message
--- @treturn string|nil code as of connect
--- @raise when servers or an option is malformed
+---@param servers string as of connect
+---@param settings? zklock.ConnectOptions as of connect, except that `connect_timeout` is ignored. Different options make a
+--   different client, except functions and `wait`: `log` and `wait` are those of the first caller
+---@return zklock.Client? client
+---@return string? message
+---@return zklock.Code? code as of connect
 function zklock.shared(servers, settings)
     local client = type(settings) == "table" and options.recall(latest[servers], settings, UNCOUNTED)
     if client and shared.is_open(client) then

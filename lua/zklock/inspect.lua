@@ -80,15 +80,15 @@ end
 -- Public --------------------------------------------------------------------------------------------------------------
 
 --- Reads one lock. Sends a list, and a read for each contender, at most 200 at a time; of a semaphore three lists.
--- @tparam Client client
--- @tparam string path of the lock
--- @tparam table|nil settings `timeout` seconds for all reads together, 0 or more; default: the session timeout. `identities` says
---   whose nodes are read: true for all contenders, which is the default, a number for so many of the first ones, false for holders
--- @treturn table|boolean|nil lock state; false: there is no such node
--- @treturn string|nil message
--- @treturn string|nil code "no_auth" (the lock may not be read: it may be held), "timeout", "disconnected", "closed",
+---@param client zklock.Client
+---@param path string of the lock
+---@param settings? zklock.InspectOptions `timeout` seconds for all reads together, 0 or more; default: the session timeout.
+--   `identities` says whose nodes are read: true for all contenders, which is the default, a number for so many of the first ones,
+--   false for holders
+---@return zklock.inspect.State|false|nil state lock state; false: there is no such node
+---@return string? message
+---@return zklock.Code? code "no_auth" (the lock may not be read: it may be held), "timeout", "disconnected", "closed",
 --   "auth_failed", "forked", "phase", "failed"
--- @raise when an argument is malformed
 function inspect.lock(client, path, settings)
     local reading, message, code = read("lock", client, path, settings, false, true)
     if not reading then
@@ -101,13 +101,12 @@ function inspect.lock(client, path, settings)
 end
 
 --- Reads all locks at a path and below it. Sends a list for each node that is no contender, and reads the holders' nodes.
--- @tparam Client client
--- @tparam string path "/" for all nodes of the servers, or of the chroot
--- @tparam table|nil settings `timeout` and `identities` as of inspect.lock; default of `identities`: false
--- @treturn table|nil list of lock states, sorted by path, also of the nodes that are no locks (kind "none")
--- @treturn table|string|nil list of the paths that may not be read, or do not exist, sorted; or message
--- @treturn string|nil code as of inspect.lock, without "no_auth"
--- @raise when an argument is malformed
+---@param client zklock.Client
+---@param path string "/" for all nodes of the servers, or of the chroot
+---@param settings? zklock.InspectOptions `timeout` and `identities` as of inspect.lock; default of `identities`: false
+---@return zklock.inspect.State[]? states list of lock states, sorted by path, also of the nodes that are no locks (kind "none")
+---@return string[]|string|nil unreadable list of the paths that may not be read, or do not exist, sorted; or message
+---@return zklock.Code? code as of inspect.lock, without "no_auth"
 function inspect.locks(client, path, settings)
     local reading, message, code = read("locks", client, path, settings, true, false)
     if not reading then
@@ -128,19 +127,21 @@ end
 -- answers take, also in an event loop and in nginx. Needs LuaSocket, and servers that allow both words
 -- (`4lw.commands.whitelist`). The words are not encrypted: do not call it for servers that are reached by TLS. If a server does not
 -- answer, the function does not fail: `problems` says why something is unknown.
--- @tparam string servers connection string, as of zklock.connect; a chroot has no effect
--- @tparam number|nil timeout seconds for each answer, 0 or more; default: 2
--- @treturn table `known` true: the list of sessions is complete, because the leader has answered dump. `connections` true: the list
---   of connections is complete, because all servers have answered cons. `by_id`: session id, 16 hexadecimal digits, ->
---   `connected` boolean, `address` of the client, `timeout` of the session in seconds, `server`; `problems`: list of messages
+---@param servers string connection string, as of zklock.connect; a chroot has no effect
+---@param timeout? number seconds for each answer, 0 or more; default: 2
+---@return zklock.inspect.Sessions sessions `known` true: the list of sessions is complete, because the leader has answered dump.
+--   `connections` true: the list of connections is complete, because all servers have answered cons. `by_id`: session id, 16
+--   hexadecimal digits, -> `connected` boolean, `address` of the client, `timeout` of the session in seconds, `server`; `problems`:
+--   list of messages
 function inspect.sessions(servers, timeout)
     return words.sessions(servers, timeout)
 end
 
 --- Returns the state of a contender's session, as far as the servers have told it. Sends nothing.
--- @tparam table sessions of inspect.sessions
--- @tparam string id the contender's `session`
--- @treturn string "connected", "disconnected" (the session lives, and its client has no connection), "gone", "unknown"
+---@param sessions zklock.inspect.Sessions of inspect.sessions
+---@param id string the contender's `session`
+---@return "connected"|"disconnected"|"gone"|"unknown" state "connected", "disconnected" (the session lives, and its client has no
+--   connection), "gone", "unknown"
 function inspect.session_state(sessions, id)
     local session = sessions.by_id[id]
     if session and session.connected then
@@ -155,14 +156,13 @@ end
 
 --- Notes in each contender what is known of its session: `session_state`, and if it is connected `address` and `session_timeout`.
 -- A node whose session is gone is looked at again, because it may be gone too by now; then it is noted as `released`.
--- @tparam Client client
--- @tparam table states list of lock states
--- @tparam table sessions of inspect.sessions, called after the states were read
--- @tparam number|nil timeout seconds, 0 or more; default: the session timeout
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code as of inspect.lock, without "no_auth"
--- @raise when the timeout is malformed
+---@param client zklock.Client
+---@param states zklock.inspect.State[] list of lock states
+---@param sessions zklock.inspect.Sessions of inspect.sessions, called after the states were read
+---@param timeout? number seconds, 0 or more; default: the session timeout
+---@return true? ok
+---@return string? message
+---@return zklock.Code? code as of inspect.lock, without "no_auth"
 function inspect.join_sessions(client, states, sessions, timeout)
     local seconds, wrong = options.read_timeout(timeout)
     if not seconds then
@@ -189,8 +189,8 @@ function inspect.join_sessions(client, states, sessions, timeout)
 end
 
 --- Returns whether a contender is a stray: no session will delete its node, so it may block the lock for ever. Sends nothing.
--- @tparam table contender of a lock state; "gone" is known only after inspect.join_sessions
--- @treturn string|nil "persistent" or "gone"; nil: it is none, or that is unknown
+---@param contender zklock.inspect.Contender of a lock state; "gone" is known only after inspect.join_sessions
+---@return "persistent"|"gone"|nil stray "persistent" or "gone"; nil: it is none, or that is unknown
 function inspect.stray(contender)
     if contender.persistent then
         return "persistent"
@@ -202,10 +202,9 @@ end
 
 --- Makes a watcher of a lock, which uses ZooKeeper's watches: nothing is sent while nothing changes. The call itself sends nothing;
 -- the first call of Watcher:next reads the lock.
--- @tparam Client client
--- @tparam string path of the lock, which need not exist
--- @treturn Watcher its method next(timeout) returns the changes
--- @raise when the path is malformed
+---@param client zklock.Client
+---@param path string of the lock, which need not exist
+---@return zklock.Watcher watcher its method next(timeout) returns the changes
 function inspect.watch(client, path)
     local wrong = node.read_problem(path)
     if wrong then
@@ -215,20 +214,19 @@ function inspect.watch(client, path)
 end
 
 --- Returns the next change of several watchers of one client. Otherwise as Watcher:next.
--- @tparam table watchers a list that is not empty
--- @tparam number|nil timeout seconds, 0 or more; nil: no limit
--- @treturn table|nil change
--- @treturn string|nil message
--- @treturn string|nil code as of Watcher:next
--- @raise when the timeout is malformed
+---@param watchers zklock.Watcher[] a list that is not empty
+---@param timeout? number seconds, 0 or more; nil: no limit
+---@return zklock.inspect.Change? change
+---@return string? message
+---@return zklock.Code? code as of Watcher:next
 function inspect.next_change(watchers, timeout)
     return Watcher.next_of(watchers, timeout)
 end
 
 --- Returns the present time for computing ages: the local clock, or the time of the newest node if the local clock is behind it.
 -- Sends nothing.
--- @tparam table states list of lock states
--- @treturn number seconds since 1970
+---@param states zklock.inspect.State[] list of lock states
+---@return number seconds since 1970
 function inspect.now(states)
     local now = os.time()
     for _, state in pairs(states) do

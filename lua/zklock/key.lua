@@ -74,11 +74,11 @@ end
 -- wait.
 --
 -- The prefix may be the path of a lock. Neither blocks the other.
+-- Raises an error when prefix is not a path, or key is not a string.
 --
--- @tparam string prefix a path like "/locks/file"
--- @tparam string key
--- @treturn string "/locks/file/…"
--- @raise when prefix is not a path, or key is not a string
+---@param prefix string a path like "/locks/file"
+---@param key string
+---@return string path "/locks/file/…"
 return function(prefix, key)
     local wrong = options.path_problem(prefix)
     if wrong then

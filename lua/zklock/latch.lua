@@ -152,13 +152,12 @@ end
 -- counts once. On a latch that is open it has no effect.
 --
 -- It costs a read and a transaction, and the loser of two at the same time repeats both. Only the last one notifies waiters.
--- @tparam number|nil timeout seconds, 0 or more; nil: no limit; 0: does not wait for a connection
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code "timeout", "disconnected", "cancelled", "closed" and "no_node" (it may or may not have counted),
+---@param timeout? number seconds, 0 or more; nil: no limit; 0: does not wait for a connection
+---@return true? counted
+---@return string? message
+---@return zklock.Code? code "timeout", "disconnected", "cancelled", "closed" and "no_node" (it may or may not have counted),
 --   "mismatch" (the latch was made for another count), "no_auth", "auth_failed", "forked", "phase", "failed". "no_node": the latch
 --   or its gate was deleted meanwhile, or the chroot does not exist. "not_empty": a program has made nodes below the gate.
--- @raise when the timeout is malformed
 function Latch:count_down(timeout)
     check_self(self, "count_down")
     local seconds, wrong = options.read_timeout(timeout)
@@ -172,11 +171,10 @@ end
 --
 -- n waiting clients cost n notifications and n reads when the latch opens, and nothing at any other count-down. Waiters of one
 -- client share their notification.
--- @tparam number|nil timeout seconds, 0 or more; nil: no limit; 0: asks once
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code as of count_down: "timeout" when the count is not 0
--- @raise when the timeout is malformed
+---@param timeout? number seconds, 0 or more; nil: no limit; 0: asks once
+---@return true? open
+---@return string? message
+---@return zklock.Code? code as of count_down: "timeout" when the count is not 0
 function Latch:wait(timeout)
     check_self(self, "wait")
     local seconds, wrong = options.read_timeout(timeout)
@@ -187,7 +185,7 @@ function Latch:wait(timeout)
 end
 
 --- Reads the data of the latch's node, which must be what csrc/lock/kind_latch.c writes.
--- @treturn number how many are left; or nil, message, code
+---@return number? # how many are left; or nil, message, code
 local function read_data(self, data)
     local left, gate = data:match("^(%d+)/%d+ (gate%-[%da-f%-]+)$")
     left = tonumber(left)
@@ -199,11 +197,10 @@ local function read_data(self, data)
 end
 
 --- Reads how many count-downs are missing. The result may be outdated when it is returned.
--- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
--- @treturn integer|nil 0: the latch is open
--- @treturn string|nil message
--- @treturn string|nil code "mismatch", "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
--- @raise when the timeout is malformed
+---@param timeout? number seconds, 0 or more; math.huge: no limit; default: the session timeout
+---@return integer? missing 0: the latch is open
+---@return string? message
+---@return zklock.Code? code "mismatch", "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Latch:count(timeout)
     check_self(self, "count")
     local seconds, wrong = options.read_timeout(timeout)
@@ -229,7 +226,7 @@ end
 
 --- Ends the waits of other coroutines in this object's wait and count_down, which answer "cancelled". A count-down that is
 -- cancelled may or may not have counted.
--- @treturn boolean whether there was a wait to end
+---@return boolean cancelled whether there was a wait to end
 function Latch:cancel()
     check_self(self, "cancel")
     local client, runs = self._client, {}
@@ -248,7 +245,7 @@ function Latch:cancel()
 end
 
 --- The path that the latch was made with.
--- @treturn string
+---@return string path
 function Latch:path()
     check_self(self, "path")
     return self._path

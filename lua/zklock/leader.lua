@@ -104,7 +104,7 @@ end
 -- Terms ----------------------------------------------------------------------------------------------------------------
 
 --- Runs a function of the program. An error in it is reported.
--- @treturn boolean whether it has returned
+---@return boolean # whether it has returned
 local function run(self, name, fn, argument)
     if fn then
         local ok, problem = pcall(fn, argument)
@@ -125,10 +125,10 @@ local function end_term(self, hold, reason)
 end
 
 --- Ends the present term, if there is one. From now on is_leader is false.
--- @tparam table self
--- @tparam string reason
--- @tparam boolean|nil here whether on_lost runs in this coroutine, so that the term has ended when this returns
--- @treturn boolean whether there was a term
+---@param self table
+---@param reason string
+---@param here? boolean whether on_lost runs in this coroutine, so that the term has ended when this returns
+---@return boolean # whether there was a term
 local function step_down(self, reason, here)
     local hold = self._held
     if not hold then
@@ -177,9 +177,9 @@ local function on_answer(self, hold, message, code)
 end
 
 --- Begins to queue for the mutex.
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code as of Lock:acquire with a callback
+---@return true?
+---@return string? message
+---@return zklock.Code? code as of Lock:acquire with a callback
 local function enqueue(self)
     local call, message, code = self._lock:acquire { keep = true, callback = function(...)
         on_answer(self, ...)
@@ -212,7 +212,7 @@ local SCHEMA = {
 }
 
 --- Checks the settings of Client:leader.
--- @treturn table the settings; or nil and what is wrong
+---@return table? # the settings; or nil and what is wrong
 function Leader.read(settings)
     return options.read(settings, SCHEMA)
 end
@@ -255,14 +255,14 @@ end
 -- The methods ----------------------------------------------------------------------------------------------------------
 
 --- Whether this candidate leads at this instant, by the lease: true only while no other candidate can lead. Sends nothing.
--- @treturn boolean
+---@return boolean
 function Leader:is_leader()
     check_self(self, "is_leader")
     return held_acquisition(self._held) ~= nil
 end
 
 --- The fencing token of the present term, as Lock:token.
--- @treturn string|nil nil if this candidate does not lead
+---@return string? token nil if this candidate does not lead
 function Leader:token()
     check_self(self, "token")
     local acquisition = held_acquisition(self._held)
@@ -272,7 +272,7 @@ end
 local ASK_SCHEMA = { timeout = { options.timeout }, callback = { options.callback } }
 
 --- Asks which candidate holds the mutex: a list, and the holder's node. If that is gone by then, the same again.
--- @return as Leader:leader
+---@return any # as Leader:leader
 local function ask(client, path, settings)
     local what = "asking for the leader of " .. path
     local function results_of_node(_, operation)
@@ -305,12 +305,11 @@ local function ask(client, path, settings)
 end
 
 --- Asks the servers who leads, as of a moment ago.
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, callback = function}`; default: the session timeout.
---   With `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the answer
--- @treturn string|nil the identity of the leader; nil alone: nobody leads
--- @treturn string|nil message
--- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
--- @raise when the timeout is malformed
+---@param timeout? number|zklock.WaitOptions seconds, 0 or more, or `{timeout = seconds, callback = function}`; default: the session
+--   timeout. With `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the answer
+---@return string|zklock.Call|nil identity the identity of the leader; nil alone: nobody leads
+---@return string? message
+---@return zklock.Code? code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Leader:leader(timeout)
     check_self(self, "leader")
     local settings, wrong = options.read_timeout_or_table(timeout, ASK_SCHEMA)
@@ -324,7 +323,7 @@ end
 
 --- Gives up the leadership, and goes to the end of the queue. is_leader is false from now on. on_lost("resigned") runs, and when it
 -- has returned, the next candidate is elected. Does not wait.
--- @treturn boolean whether this candidate led
+---@return boolean was_leader whether this candidate led
 function Leader:resign()
     check_self(self, "resign")
     return step_down(self, "resigned")

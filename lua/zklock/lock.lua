@@ -129,19 +129,17 @@ end
 -- to no coroutine: a reentrant lock does not count it, the read half does not take the place of a write half that is held, and the
 -- lock's own methods are not about it. The lock keeps it as long as it lasts. In nginx the callback runs in a timer, and the hold
 -- ends when the callback ends, unless `keep` is true. nil, message, code: the callback is not going to be called (code "closed",
--- "forked", "phase", "unsupported").
+-- "forked", "phase", "unsupported"). An error raised while waiting (Ctrl-C) is raised again after the acquisition is given up.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean, callback = function}`; nil: no
---   limit; 0: as try_acquire. A semaphore also takes `count`, the number of permits, which are granted together or not at all:
---   1 to 1000, default 1
--- @treturn Hold|nil
--- @treturn string|nil message
--- @treturn string|nil code: "timeout" (another contender has the lock), "disconnected" (no connection to ZooKeeper when time
+---@param timeout? number|zklock.AcquireOptions seconds, 0 or more, or `{timeout = seconds, keep = boolean, callback = function}`;
+--   nil: no limit; 0: as try_acquire. A semaphore also takes `count`, the number of permits, which are granted together or not at
+--   all: 1 to 1000, default 1
+---@return zklock.Hold|zklock.Call|nil hold
+---@return string? message
+---@return zklock.Code? code "timeout" (another contender has the lock), "disconnected" (no connection to ZooKeeper when time
 --   was up), "cancelled", "deadlock", "lost" (granted, and lost or given back by on_revoke before this returned), "mismatch"
 --   (the semaphore was made for another number of permits), "no_auth", "auth_failed", "exhausted", "closed", "forked", "phase",
 --   "failed"
--- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) is raised again after the acquisition is given
---   up
 function Lock:acquire(timeout)
     if not classes[getmetatable(self)] then
         check_self(self, "acquire") -- checked inline, because some programs spend most of their calls on this and release
@@ -164,12 +162,11 @@ end
 --
 -- A lock that lingers at another client (option `linger`) looks like a held one. The try is refused, and because it writes
 -- nothing, the lock stays there. The other client gives it up when a contender queues: call acquire with a short timeout.
--- @tparam table|nil settings `{keep = boolean, callback = function}`, see acquire; a semaphore also takes `count`, the number of
---   permits
--- @treturn Hold|nil
--- @treturn string|nil message
--- @treturn string|nil code as of acquire: "timeout" when another contender has the lock
--- @raise when settings are malformed
+---@param settings? zklock.TryOptions `{keep = boolean, callback = function}`, see acquire; a semaphore also takes `count`, the
+--   number of permits
+---@return zklock.Hold? hold
+---@return string? message
+---@return zklock.Code? code as of acquire: "timeout" when another contender has the lock
 function Lock:try_acquire(settings)
     check_self(self, "try_acquire")
     local count, keep, callback = read_try(self, settings)
@@ -183,7 +180,7 @@ end
 
 --- Ends the waits of other coroutines in this object's acquire, which answers "cancelled". If no coroutine waits, this has no
 -- effect, now or later. Inside nginx only the waits of the calling request end.
--- @treturn boolean whether there was a wait to end
+---@return boolean was_waiting whether there was a wait to end
 function Lock:cancel()
     check_self(self, "cancel")
     local waiting, cancelled, me = {}, false, running(self._settings.owner)
@@ -235,14 +232,13 @@ end
 -- object that another coroutine has acquired meanwhile is not released.
 --
 -- The release waits for the server for as long as the acquisition was allowed to wait, but at least a second and at most the
--- session timeout. If the server has not acknowledged it by then, the release goes on in the background.
+-- session timeout. If the server has not acknowledged it by then, the release goes on in the background. Raises what fn raises.
 --
--- @tparam function fn
--- @tparam table|number|nil timeout as of acquire; nil: no limit
--- @param ... further arguments for fn
--- @treturn true|nil nil: fn did not run, or the lock was lost before fn ended
--- @return fn's results; or message, code: as of acquire; when the code is "lost" and fn ran, its results follow
--- @raise what fn raises; when the arguments are malformed
+---@param fn fun(hold: zklock.Hold, ...: any): ...: any
+---@param timeout? number|zklock.WithLockOptions as of acquire; nil: no limit
+---@param ... any further arguments for fn
+---@return true? ran nil: fn did not run, or the lock was lost before fn ended
+---@return any ... fn's results; or message, code: as of acquire; when the code is "lost" and fn ran, its results follow
 function Lock:with_lock(fn, timeout, ...)
     check_self(self, "with_lock")
     local seconds, count, keep = with_lock.read(self, fn, timeout)
@@ -255,7 +251,9 @@ end
 -- The running coroutine's hold ------------------------------------------------------------------------------------------
 
 --- The answer to a coroutine that holds nothing by this object.
--- @treturn nil, message, code
+---@return nil
+---@return string message
+---@return zklock.Code code
 function Lock.not_held(self)
     local state, problem, code = self._settings.desk.core:state()
     if state == nil then
@@ -271,11 +269,10 @@ function Lock.not_held(self)
 end
 
 --- Releases the running coroutine's hold: as Hold:release.
--- @tparam table|nil settings
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code: as of Hold:release; "not_held" also when this coroutine holds nothing by this object
--- @raise when settings are malformed
+---@param settings? zklock.ReleaseOptions
+---@return true? released
+---@return string? message
+---@return zklock.Code? code as of Hold:release; "not_held" also when this coroutine holds nothing by this object
 function Lock:release(settings)
     if not classes[getmetatable(self)] then
         check_self(self, "release")
@@ -295,7 +292,7 @@ function Lock:release(settings)
 end
 
 --- Whether the running coroutine holds the lock at this instant: as Hold:held.
--- @treturn boolean
+---@return boolean held
 function Lock:held()
     check_self(self, "held")
     local hold = meant(self)
@@ -303,7 +300,7 @@ function Lock:held()
 end
 
 --- As Hold:remaining.
--- @treturn number seconds; 0 when not held; math.huge without a lease
+---@return number seconds 0 when not held; math.huge without a lease
 function Lock:remaining()
     check_self(self, "remaining")
     local hold = meant(self)
@@ -311,7 +308,7 @@ function Lock:remaining()
 end
 
 --- As Hold:waited.
--- @treturn number|nil seconds from the request to the grant; nil when not held
+---@return number? seconds from the request to the grant; nil when not held
 function Lock:waited()
     check_self(self, "waited")
     local hold = meant(self)
@@ -319,11 +316,10 @@ function Lock:waited()
 end
 
 --- As Hold:extend.
--- @tparam number|nil seconds
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code: as of Hold:extend; "not_held" also when this coroutine holds nothing by this object
--- @raise when seconds are malformed
+---@param seconds? number more than 0; math.huge: no limit; default: the option max_hold, without it no limit
+---@return true? extended
+---@return string? message
+---@return zklock.Code? code as of Hold:extend; "not_held" also when this coroutine holds nothing by this object
 function Lock:extend(seconds)
     check_self(self, "extend")
     local read, wrong = Hold.read_extend(self, seconds)
@@ -338,7 +334,7 @@ function Lock:extend(seconds)
 end
 
 --- As Hold:token.
--- @treturn string|nil nil when not held
+---@return string? token nil when not held
 function Lock:token()
     check_self(self, "token")
     local hold = meant(self)
@@ -346,9 +342,9 @@ function Lock:token()
 end
 
 --- As Hold:token_numbers.
--- @treturn number|nil high; nil when not held
--- @treturn number low
--- @treturn number grants
+---@return number? high nil when not held
+---@return number? low the lower 32 bits of it
+---@return number? grants how many grants the node has served before
 function Lock:token_numbers()
     check_self(self, "token_numbers")
     local hold = meant(self)
@@ -359,7 +355,7 @@ function Lock:token_numbers()
 end
 
 --- As Hold:node.
--- @treturn string|nil nil when not held
+---@return string? node nil when not held
 function Lock:node()
     check_self(self, "node")
     local hold = meant(self)
@@ -367,7 +363,7 @@ function Lock:node()
 end
 
 --- As Hold:transaction. Bound to the running coroutine's present hold: a later one needs another transaction.
--- @treturn Transaction
+---@return zklock.Transaction transaction
 function Lock:transaction()
     check_self(self, "transaction")
     return Transaction.guarded(self._client, { { lock = self, hold = meant(self) } })
@@ -376,15 +372,15 @@ end
 -- The lock and its contenders -------------------------------------------------------------------------------------------
 
 --- The path that the lock was made with.
--- @treturn string
+---@return string path
 function Lock:path()
     check_self(self, "path")
     return self._path
 end
 
 --- Reads the timeout of a question. Default: the session timeout.
--- @treturn number the deadline on core.now()'s clock; or nil and what is wrong
--- @treturn number seconds, for messages
+---@return number? # the deadline on core.now()'s clock; or nil and what is wrong
+---@return number # seconds, for messages
 function Lock.read_deadline(self, timeout)
     local seconds, wrong = options.read_timeout(timeout)
     if not seconds then
@@ -396,10 +392,10 @@ function Lock.read_deadline(self, timeout)
 end
 
 --- Reads the lock as zklock.inspect does, until a deadline `seconds` after the program asked.
--- @tparam boolean|number identities true: the nodes of all contenders are read; 0: none
--- @treturn table|nil contenders in queue order
--- @treturn number|string|nil the limit that is written in a semaphore; message
--- @treturn string|nil code
+---@param identities boolean|number true: the nodes of all contenders are read; 0: none
+---@return table? # contenders in queue order
+---@return number|string|nil # the limit that is written in a semaphore; message
+---@return zklock.Code? code
 function Lock.read_contenders(self, identities, deadline, seconds)
     local reading = Reading.new(self._client, deadline, seconds, { identities = identities, permits = self._permits })
     reading:examine(self._path)
@@ -416,11 +412,11 @@ end
 --- Lists all holders and waiters of the lock's path in queue order, including those of other clients. For a semaphore: first the
 -- permits that are taken (mode "lease"), then the queue of the waiters. The contenders are those of zklock.inspect, and have its
 -- other fields, too.
--- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
--- @treturn table|nil array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder = boolean}`
--- @treturn string|nil message
--- @treturn string|nil code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
--- @raise when the timeout is malformed
+---@param timeout? number seconds, 0 or more; math.huge: no limit; default: the session timeout
+---@return zklock.Contender[]? contenders array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder =
+--   boolean}`
+---@return string? message
+---@return zklock.Code? code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Lock:contenders(timeout)
     check_self(self, "contenders")
     local deadline, seconds = self:read_deadline(timeout)
@@ -449,12 +445,11 @@ end
 
 --- Asks all holders of the lock to release it. A holder with the option on_revoke has it called wherever its program waits or
 -- pumps. This is a request: a holder may ignore it. Revocable holders of Curator's locks receive it too.
--- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
--- @treturn integer|nil how many holders were asked; for a semaphore, how many permits they hold; 0 when there is no holder
--- @treturn string|nil message
--- @treturn string|nil code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
+---@param timeout? number seconds, 0 or more; math.huge: no limit; default: the session timeout
+---@return integer? asked how many holders were asked; for a semaphore, how many permits they hold; 0 when there is no holder
+---@return string? message
+---@return zklock.Code? code "timeout", "disconnected", "no_auth" (the acl does not let us write into their nodes), "closed",
 --   "forked", "phase", "failed"
--- @raise when the timeout is malformed
 function Lock:revoke(timeout)
     check_self(self, "revoke")
     local deadline, seconds = self:read_deadline(timeout)

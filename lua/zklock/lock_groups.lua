@@ -43,8 +43,8 @@ local function add(groups, name)
 end
 
 --- Finds the group of a lock that is being made.
--- @tparam string|nil name of the option `metrics`
--- @treturn table the group
+---@param name? string of the option `metrics`
+---@return table # the group
 function LockGroups:find(name)
     name = name or DEFAULT
     local group = self.by_name[name]
@@ -65,7 +65,7 @@ function LockGroups.refuse(group, code)
 end
 
 --- Reads all groups.
--- @treturn table name -> what Client:group_stats describes
+---@return table # name -> what Client:group_stats describes
 function LockGroups:read()
     local all = {}
     for name, group in pairs(self.by_name) do

@@ -34,7 +34,7 @@ end
 local NO_LABELS = {}
 
 --- Checks labels that a program gives.
--- @treturn table; or nil and what is wrong
+---@return table? # or nil and what is wrong
 local function read_labels(labels)
     if labels == nil then
         return NO_LABELS
@@ -56,7 +56,7 @@ local function read_labels(labels)
 end
 
 --- Checks the arguments client and labels.
--- @treturn table the labels; or nil and what is wrong
+---@return table? # the labels; or nil and what is wrong
 local function read_client(client, labels)
     if type(client) ~= "table" or type(client.group_stats) ~= "function" then
         return nil, "the first argument must be a client"
@@ -65,13 +65,12 @@ local function read_client(client, labels)
 end
 
 --- The metrics of one client.
--- @tparam Client client
--- @tparam table|nil labels name -> value, which all its metrics get; a value is as the option `metrics` of Client:mutex. Default:
---   none
--- @treturn string|nil ends with a newline
--- @treturn string|nil message
--- @treturn string|nil code "forked"
--- @raise when the client or the labels are malformed
+---@param client zklock.Client
+---@param labels? table<string, string> name -> value, which all its metrics get; a value is as the option `metrics` of
+--   Client:mutex. Default: none
+---@return string? text ends with a newline
+---@return string? message
+---@return zklock.Code? code "forked"
 function metrics.text(client, labels)
     local read, wrong = read_client(client, labels)
     if not read then
@@ -92,11 +91,12 @@ end
 -- Options:
 --   * `dict` the name of a lua_shared_dict that nothing else uses; default: none, the page shows this process only.
 --
--- @tparam table|nil settings
--- @treturn Collector|nil
--- @treturn string|nil message
--- @treturn string|nil code "failed" (nginx starts no timer)
--- @raise when an option is malformed, or there is no such dictionary
+-- Raises an error when an option is malformed, or there is no such dictionary.
+--
+---@param settings? zklock.CollectorOptions
+---@return zklock.Collector? collector
+---@return string? message
+---@return zklock.Code? code "failed" (nginx starts no timer)
 function metrics.collector(settings)
     local read, wrong = options.read(settings, COLLECTOR_SCHEMA)
     local ngx = rawget(_G, "ngx")
@@ -120,10 +120,9 @@ end
 
 --- Adds a client. The collector keeps the client: it is not collected as garbage. Metrics of clients with the same labels are added
 -- up.
--- @tparam Client client
--- @tparam table|nil labels as of text
--- @treturn Collector itself
--- @raise when the client or the labels are malformed
+---@param client zklock.Client
+---@param labels? table<string, string> as of text
+---@return zklock.Collector collector itself
 function Collector:add(client, labels)
     check_self(self, "add")
     local read, wrong = read_client(client, labels)
@@ -136,7 +135,7 @@ function Collector:add(client, labels)
 end
 
 --- The metrics of all clients: of this process, or of all workers. Does not wait.
--- @treturn string ends with a newline
+---@return string text ends with a newline
 function Collector:text()
     check_self(self, "text")
     if self._workers then
@@ -150,9 +149,8 @@ function Collector:text()
     return page.render(shown)
 end
 
---- Answers an nginx request with the page: for content_by_lua.
--- @tparam table|nil prometheus the object of nginx-lua-prometheus, whose metrics then come first on the same page
--- @raise when called outside a request of nginx
+--- Answers an nginx request with the page: for content_by_lua. Raises an error when called outside a request of nginx.
+---@param prometheus? table the object of nginx-lua-prometheus, whose metrics then come first on the same page
 function Collector:serve(prometheus)
     check_self(self, "serve")
     local ngx = rawget(_G, "ngx")

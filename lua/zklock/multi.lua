@@ -70,14 +70,13 @@ end
 -- the answer for that member. A member that is held already is a "deadlock", unless it is reentrant.
 --
 -- A multi waits for its members, one after the other. So there is no `callback`: use a coroutine, or acquire the members by
--- callbacks in the order of their paths.
+-- callbacks in the order of their paths. An error raised while waiting (Ctrl-C) is raised again after everything is given up.
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire; nil: no
---   limit; 0: as try_acquire
--- @treturn MultiHold|nil
--- @treturn string|nil message
--- @treturn string|nil code as of Lock:acquire
--- @raise when the timeout is malformed; an error raised while waiting (Ctrl-C) is raised again after everything is given up
+---@param timeout? number|zklock.WithLockOptions seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire;
+--   nil: no limit; 0: as try_acquire
+---@return zklock.MultiHold? hold
+---@return string? message
+---@return zklock.Code? code as of Lock:acquire
 function Multi:acquire(timeout)
     check_self(self, "acquire")
     local seconds, count, keep = read_acquire(self, timeout, "acquire")
@@ -88,16 +87,16 @@ function Multi:acquire(timeout)
 end
 
 --- Acquires all members if each of them is free and no contender is ahead. Nothing is written for a member that is taken.
--- @treturn MultiHold|nil
--- @treturn string|nil message
--- @treturn string|nil code as of Lock:try_acquire
+---@return zklock.MultiHold? hold
+---@return string? message
+---@return zklock.Code? code as of Lock:try_acquire
 function Multi:try_acquire()
     check_self(self, "try_acquire")
     return answer(self, acquire(self, 0, new_run(self)))
 end
 
 --- Ends the waits of other coroutines in this object's acquire, which answers "cancelled" and holds nothing: as Lock:cancel.
--- @treturn boolean whether there was a wait to end
+---@return boolean was_waiting whether there was a wait to end
 function Multi:cancel()
     check_self(self, "cancel")
     local found, cancelled = {}, false
@@ -144,13 +143,12 @@ function steps.release(run, seconds, may_wait)
     return may_wait and releases.await(run.multi, Hold.release_timeout(seconds), ended) or nil
 end
 
---- Runs `fn(hold, …)` while holding all members, and always releases them afterwards: as Lock:with_lock.
--- @tparam function fn
--- @tparam table|number|nil timeout as of acquire; nil: no limit
--- @param ... further arguments for fn
--- @treturn true|nil nil: fn did not run, or a member was lost before fn ended
--- @return fn's results; or message, code; when the code is "lost" and fn ran, its results follow
--- @raise what fn raises; when the arguments are malformed
+--- Runs `fn(hold, …)` while holding all members, and always releases them afterwards: as Lock:with_lock. Raises what fn raises.
+---@param fn fun(hold: zklock.MultiHold, ...: any): ...: any
+---@param timeout? number|zklock.WithLockOptions as of acquire; nil: no limit
+---@param ... any further arguments for fn
+---@return true? ran nil: fn did not run, or a member was lost before fn ended
+---@return any ... fn's results; or message, code; when the code is "lost" and fn ran, its results follow
 function Multi:with_lock(fn, timeout, ...)
     check_self(self, "with_lock")
     local seconds, count, keep = with_lock.read(self, fn, timeout)
@@ -172,11 +170,10 @@ local function present(self)
 end
 
 --- Releases what the running coroutine holds of the members: as MultiHold:release.
--- @tparam table|nil settings
--- @treturn true|nil
--- @treturn string|nil message: all failures
--- @treturn string|nil code of the first failure: as of Lock:release
--- @raise when settings are malformed
+---@param settings? zklock.ReleaseOptions
+---@return true? released
+---@return string? message all failures
+---@return zklock.Code? code of the first failure: as of Lock:release
 function Multi:release(settings)
     check_self(self, "release")
     local read, wrong = options.read(settings, arguments.RELEASE)
@@ -187,21 +184,21 @@ function Multi:release(settings)
 end
 
 --- Whether the running coroutine holds all members at this instant. Sends nothing.
--- @treturn boolean
+---@return boolean held
 function Multi:held()
     check_self(self, "held")
     return present(self):held()
 end
 
 --- As MultiHold:remaining.
--- @treturn number seconds; 0 when a member is not held
+---@return number seconds 0 when a member is not held
 function Multi:remaining()
     check_self(self, "remaining")
     return present(self):remaining()
 end
 
 --- As MultiHold:transaction. Bound to the running coroutine's present holds: later ones need another transaction.
--- @treturn Transaction
+---@return zklock.Transaction transaction
 function Multi:transaction()
     check_self(self, "transaction")
     return present(self):transaction()
@@ -210,7 +207,7 @@ end
 -- The members ---------------------------------------------------------------------------------------------------------
 
 --- The members in the order in which they are taken.
--- @treturn table a new list of locks
+---@return zklock.Lock[] members a new list of locks
 function Multi:members()
     check_self(self, "members")
     local members = {}

@@ -100,7 +100,7 @@ local PART_CREATE_SCHEMA = {
 }
 
 --- Checks the settings of a create, alone or in a transaction.
--- @treturn table; or nil and what is wrong
+---@return table? # or nil and what is wrong
 function node.read_create(client, settings, in_transaction)
     local read, wrong = options.read(settings, in_transaction and PART_CREATE_SCHEMA or CREATE_SCHEMA)
     if not read then
@@ -148,12 +148,12 @@ function node.await(client, operation, timeout, what, writes, deadline)
 end
 
 --- Sends one operation and waits for its answer.
--- @tparam table request for core
--- @tparam number timeout seconds, math.huge for none
--- @tparam string what for messages: "reading /a"
--- @tparam boolean writes whether an unknown outcome matters
--- @tparam number|nil deadline on core.now()'s clock, where the time has begun to run before
--- @treturn userdata|nil the answered operation; its method take returns the results
+---@param request table for core
+---@param timeout number seconds, math.huge for none
+---@param what string for messages: "reading /a"
+---@param writes boolean whether an unknown outcome matters
+---@param deadline? number on core.now()'s clock, where the time has begun to run before
+---@return userdata? # the answered operation; its method take returns the results
 function node.perform(client, request, timeout, what, writes, deadline)
     local operation, message, code = client:desk().core:operate(request)
     if not operation then
@@ -191,9 +191,9 @@ local kinds = setmetatable({}, { __index = function(kinds, name)
 end })
 
 --- Begins a call for the answer of an operation or a question.
--- @tparam string name of the function
--- @tparam table subject the arguments of node.answer but the name, and `operation`
--- @treturn table the call
+---@param name string of the function
+---@param subject table the arguments of node.answer but the name, and `operation`
+---@return table # the call
 function node.begin_call(name, subject)
     local settings = subject.settings
     local seconds = settings.deadline and max(0, settings.deadline - now()) or settings.timeout
@@ -217,16 +217,16 @@ local function operate_for_call(client, name, request, settings, what, writes, r
 end
 
 --- Performs an operation for a function of the program: waits for its results, or begins a call for them.
--- @tparam Client client
--- @tparam string name of the function
--- @tparam table request for core
--- @tparam table settings of the program, with `timeout` and `callback`; and `deadline` on core.now()'s clock, where the time has
+---@param client zklock.Client
+---@param name string of the function
+---@param request table for core
+---@param settings table of the program, with `timeout` and `callback`; and `deadline` on core.now()'s clock, where the time has
 --   begun to run before
--- @tparam string what for messages: "reading /a"
--- @tparam boolean writes whether an unknown outcome matters
--- @tparam function results takes client, operation, request, settings; returns the results of the answered operation. It may return
+---@param what string for messages: "reading /a"
+---@param writes boolean whether an unknown outcome matters
+---@param results function takes client, operation, request, settings; returns the results of the answered operation. It may return
 --   those of node.answer with the same settings, which then goes on with another operation
--- @return the results; or nil, message, code; or a call
+---@return any # the results; or nil, message, code; or a call
 function node.answer(client, name, request, settings, what, writes, results)
     if settings.callback then
         return operate_for_call(client, name, request, settings, what, writes, results)
@@ -344,13 +344,12 @@ end
 
 --- Waits until the watch fires. If it has fired already, the answer comes at once, on each call. The watch survives the loss of
 -- its connection: a change during the interruption makes it fire after the reconnection.
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, callback = function}`; nil: no limit. With
+---@param timeout? number|zklock.WaitOptions seconds, 0 or more, or `{timeout = seconds, callback = function}`; nil: no limit. With
 --   `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the answer
--- @treturn string|nil "created", "deleted", "changed" (its data), "child" (its children)
--- @treturn string|nil message
--- @treturn string|nil code: "timeout" (no change was seen, and it is still armed, also without a connection), "lost" (the session
+---@return zklock.Event|zklock.Call|nil event "created", "deleted", "changed" (its data), "child" (its children)
+---@return string? message
+---@return zklock.Code? code "timeout" (no change was seen, and it is still armed, also without a connection), "lost" (the session
 --   is over: read again), "cancelled", "closed", "forked", "phase"
--- @raise when the timeout is malformed
 function Watch:wait(timeout)
     check_watch(self, "wait")
     local settings, wrong = options.read_timeout_or_table(timeout, node.ANSWER_SCHEMA)
@@ -370,15 +369,15 @@ function Watch:wait(timeout)
 end
 
 --- Returns the event that the watch has seen, without waiting.
--- @treturn string|nil as of wait; nil when it has not fired
+---@return zklock.Event? event as of wait; nil when it has not fired
 function Watch:fired()
     check_watch(self, "fired")
     return look(self) or nil
 end
 
 --- For zklock.inspect: whether the watch has not fired and can fire; and why it cannot.
--- @treturn boolean
--- @treturn string|nil code
+---@return boolean
+---@return zklock.Code? code
 function Watch.armed(self)
     local event, _, code = look(self)
     return event == false, code
@@ -408,7 +407,7 @@ function Watch:cancel()
 end
 
 --- The path that is watched.
--- @treturn string
+---@return string path
 function Watch:path()
     check_watch(self, "path")
     return self._path
@@ -461,13 +460,12 @@ function node.extend(Client, check_self)
     end
 
     --- Reads a node's data.
-    -- @tparam string path
-    -- @tparam table|nil settings `timeout`, `callback`; `watch = true` sets a watch that fires when the data change or the
+    ---@param path string
+    ---@param settings? zklock.ReadOptions `timeout`, `callback`; `watch = true` sets a watch that fires when the data change or the
     --   node is deleted
-    -- @treturn string|nil data, "" if it has none
-    -- @treturn table|string stat, or message
-    -- @treturn table|string|nil watch, or code
-    -- @raise when an argument is malformed
+    ---@return string? data "" if it has none
+    ---@return zklock.Stat|string stat or message
+    ---@return zklock.Watch|zklock.Code|nil watch or code
     function Client:get(path, settings)
         check_self(self, "get")
         settings = read_settings("get", node.read_problem(path), settings, READ_SCHEMA)
@@ -475,13 +473,12 @@ function node.extend(Client, check_self)
     end
 
     --- Lists the names of a node's children, in no particular order.
-    -- @tparam string path
-    -- @tparam table|nil settings `timeout`, `callback`; `watch = true` sets a watch that fires when children are created or deleted
-    --   ("child") or the node is deleted
-    -- @treturn table|nil array of names, without the path
-    -- @treturn table|string stat, or message
-    -- @treturn table|string|nil watch, or code
-    -- @raise when an argument is malformed
+    ---@param path string
+    ---@param settings? zklock.ReadOptions `timeout`, `callback`; `watch = true` sets a watch that fires when children are created
+    --   or deleted ("child") or the node is deleted
+    ---@return string[]? names array of names, without the path
+    ---@return zklock.Stat|string stat or message
+    ---@return zklock.Watch|zklock.Code|nil watch or code
     function Client:children(path, settings)
         check_self(self, "children")
         settings = read_settings("children", node.read_problem(path), settings, READ_SCHEMA)
@@ -489,13 +486,12 @@ function node.extend(Client, check_self)
     end
 
     --- Checks whether a node exists. Servers since 3.8.4 and 3.9.2 answer "no_auth" if the node may not be read.
-    -- @tparam string path
-    -- @tparam table|nil settings `timeout`, `callback`; `watch = true` sets a watch that fires when the node is created,
+    ---@param path string
+    ---@param settings? zklock.ReadOptions `timeout`, `callback`; `watch = true` sets a watch that fires when the node is created,
     --   changed or deleted
-    -- @treturn table|boolean|nil stat; false when the node does not exist
-    -- @treturn table|string|nil watch, or message
-    -- @treturn string|nil code
-    -- @raise when an argument is malformed
+    ---@return zklock.Stat|false|nil stat false when the node does not exist
+    ---@return zklock.Watch|string|nil watch or message
+    ---@return zklock.Code? code
     function Client:exists(path, settings)
         check_self(self, "exists")
         settings = read_settings("exists", node.read_problem(path), settings, READ_SCHEMA)
@@ -503,13 +499,12 @@ function node.extend(Client, check_self)
     end
 
     --- Writes a node's data.
-    -- @tparam string path
-    -- @tparam string|nil data at most about 999 KB; nil: none
-    -- @tparam table|nil settings `version`: writes only if the node has this version; `timeout`, `callback`
-    -- @treturn table|nil stat
-    -- @treturn string|nil message
-    -- @treturn string|nil code
-    -- @raise when an argument is malformed
+    ---@param path string
+    ---@param data? string at most about 999 KB; nil: none
+    ---@param settings? zklock.WriteOptions `version`: writes only if the node has this version; `timeout`, `callback`
+    ---@return zklock.Stat? stat
+    ---@return string? message
+    ---@return zklock.Code? code
     function Client:set(path, data, settings)
         check_self(self, "set")
         settings = read_settings("set", node.write_problem(path) or node.data_problem(data), settings, WRITE_SCHEMA)
@@ -527,13 +522,12 @@ function node.extend(Client, check_self)
     --   * `acl` as for `zklock.connect`; default: the client's.
     --   * `timeout`, `callback`
     --
-    -- @tparam string path may end with "/" when sequential: the number is then the whole name
-    -- @tparam string|nil data at most about 999 KB; nil: none
-    -- @tparam table|nil settings
-    -- @treturn string|nil path of the new node
-    -- @treturn table|string stat, or message
-    -- @treturn string|nil code
-    -- @raise when an argument is malformed
+    ---@param path string may end with "/" when sequential: the number is then the whole name
+    ---@param data? string at most about 999 KB; nil: none
+    ---@param settings? zklock.CreateOptions
+    ---@return string? path of the new node
+    ---@return zklock.Stat|string stat or message
+    ---@return zklock.Code? code
     function Client:create(path, data, settings)
         check_self(self, "create")
         local given, wrong = node.read_create(self, settings)
@@ -554,12 +548,11 @@ function node.extend(Client, check_self)
     end
 
     --- Deletes a node that has no children.
-    -- @tparam string path
-    -- @tparam table|nil settings `version`: deletes only if the node has this version; `timeout`, `callback`
-    -- @treturn true|nil
-    -- @treturn string|nil message
-    -- @treturn string|nil code
-    -- @raise when an argument is malformed
+    ---@param path string
+    ---@param settings? zklock.WriteOptions `version`: deletes only if the node has this version; `timeout`, `callback`
+    ---@return true? deleted
+    ---@return string? message
+    ---@return zklock.Code? code
     function Client:delete(path, settings)
         check_self(self, "delete")
         settings = read_settings("delete", node.delete_problem(path), settings, WRITE_SCHEMA)
@@ -569,12 +562,11 @@ function node.extend(Client, check_self)
 
     --- Makes the server to which the client is connected catch up with its leader. Later reads of this client see everything
     -- that was written before. This is not a quorum operation: a leader that has been deposed without noticing it answers too.
-    -- @tparam string path any path that may be read
-    -- @tparam table|nil settings `timeout`, `callback`
-    -- @treturn true|nil
-    -- @treturn string|nil message
-    -- @treturn string|nil code
-    -- @raise when an argument is malformed
+    ---@param path string any path that may be read
+    ---@param settings? zklock.SyncOptions `timeout`, `callback`
+    ---@return true? done
+    ---@return string? message
+    ---@return zklock.Code? code
     function Client:sync(path, settings)
         check_self(self, "sync")
         settings = read_settings("sync", node.read_problem(path), settings, node.ANSWER_SCHEMA)

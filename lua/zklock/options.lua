@@ -213,9 +213,9 @@ function options.acl(value)
 end
 
 --- Returns the problem with the ACL "creator" where there are no credentials, or nil.
--- @param acl as checked by options.acl, or nil
--- @param auth whether there are credentials
--- @tparam string without says where they are missing
+---@param acl any as checked by options.acl, or nil
+---@param auth any whether there are credentials
+---@param without string says where they are missing
 function options.creator_problem(acl, auth, without)
     return acl == "creator" and not auth and "option 'acl' must not be \"creator\" " .. without or nil
 end
@@ -313,7 +313,7 @@ end
 
 --- Checks a connection string, "host:port,host:port/chroot". The default port is 2181. Blanks around addresses are ignored. IPv6
 -- addresses are written in brackets. The chroot stands once, at the end, and has no comma.
--- @treturn string the same with all ports, without blanks; or nil and what is wrong
+---@return string? # the same with all ports, without blanks; or nil and what is wrong
 function options.servers(servers)
     local expected = 'servers must be a string like "host:2181,host:2181/chroot"'
     if type(servers) ~= "string" then
@@ -360,7 +360,7 @@ function options.remote_host(servers)
 end
 
 --- Checks a lock's path.
--- @treturn string what is wrong with it, or nil
+---@return string # what is wrong with it, or nil
 function options.path_problem(path)
     if type(path) ~= "string" then
         return format("path must be a string (got %s)", describe(path))
@@ -392,7 +392,7 @@ local function known_names(schema)
 end
 
 --- Checks a table of options against a schema, `{ name = { check, default } }`.
--- @treturn table the settings, with defaults; or nil and what is wrong
+---@return table? # the settings, with defaults; or nil and what is wrong
 function options.read(given, schema)
     if given ~= nil and type(given) ~= "table" then
         return nil, format("options must be a table (got %s)", describe(given))
@@ -421,10 +421,10 @@ local PLAIN = { number = true, string = true, boolean = true }
 
 --- Remembers what was made of a table of options, for options.recall. Programs make the same calls with the same options again and
 -- again, and reading options is a good part of such a call.
--- @tparam table given
--- @param made what recall is to return
--- @tparam table uncounted set of the names of options that may differ
--- @treturn table|nil nil if an option is not a number, string or boolean: other values may change inside
+---@param given table
+---@param made any what recall is to return
+---@param uncounted table set of the names of options that may differ
+---@return table? # nil if an option is not a number, string or boolean: other values may change inside
 function options.remember(given, made, uncounted)
     local memo = { made = made, values = {}, count = 0 }
     for name, value in pairs(given) do
@@ -439,9 +439,9 @@ function options.remember(given, made, uncounted)
 end
 
 --- Returns what was made of the options that a memo remembers, if these are the same; otherwise nil.
--- @tparam table|nil memo
--- @tparam table given
--- @tparam table uncounted as of remember
+---@param memo? table
+---@param given table
+---@param uncounted table as of remember
 function options.recall(memo, given, uncounted)
     if not memo then
         return nil
@@ -459,7 +459,7 @@ function options.recall(memo, given, uncounted)
 end
 
 --- Checks an optional timeout argument.
--- @treturn number seconds, math.huge for nil; or nil and what is wrong
+---@return number? # seconds, math.huge for nil; or nil and what is wrong
 function options.read_timeout(timeout)
     if timeout == nil then
         return huge
@@ -472,7 +472,7 @@ function options.read_timeout(timeout)
 end
 
 --- Checks an optional argument that is seconds, or a table of the schema's settings, which include `timeout`.
--- @treturn table the settings, with the schema's defaults for nil and for a table; or nil and what is wrong
+---@return table? # the settings, with the schema's defaults for nil and for a table; or nil and what is wrong
 function options.read_timeout_or_table(given, schema)
     if type(given) == "number" then
         local seconds, wrong = options.read_timeout(given)
@@ -493,13 +493,13 @@ local function read_number(number, name, check)
 end
 
 --- Checks the number of permits of a semaphore.
--- @treturn number; or nil and what is wrong
+---@return number? # or nil and what is wrong
 function options.read_permits(permits)
     return read_number(permits, "permits", options.permits)
 end
 
 --- Checks the count of a latch.
--- @treturn number; or nil and what is wrong
+---@return number? # or nil and what is wrong
 function options.read_latch_count(count)
     return read_number(count, "count", options.handoff)
 end

@@ -31,10 +31,10 @@ local function report_elsewhere(message)
 end
 
 --- Passes a line to `log`. If `log` raises, that is reported.
--- @tparam function log
--- @tparam string level
--- @tparam string message
--- @treturn boolean whether `log` has returned
+---@param log function
+---@param level string
+---@param message string
+---@return boolean # whether `log` has returned
 function report.line(log, level, message)
     local ok, problem = pcall(log, level, message)
     if not ok then
@@ -44,8 +44,8 @@ function report.line(log, level, message)
 end
 
 --- Reports an error.
--- @tparam function|nil log
--- @tparam string message
+---@param log? function
+---@param message string
 function report.error(log, message)
     if not log or not report.line(log, "error", message) then
         report_elsewhere(message)

@@ -38,26 +38,24 @@ local function check_with(lock, method, fn, timeout)
     end
 end
 
---- Runs `fn(rw.read, …)` while holding the read lock: rw.read:with_lock.
--- @tparam function fn
--- @tparam table|number|nil timeout as of Lock:acquire; nil: no limit
--- @param ... further arguments for fn
--- @treturn true|nil
--- @return fn's results; or message, code: as Lock:with_lock
--- @raise as Lock:with_lock
+--- Runs `fn(rw.read, …)` while holding the read lock: rw.read:with_lock. Raises errors as Lock:with_lock.
+---@param fn fun(hold: zklock.Hold, ...: any): ...: any
+---@param timeout? number|zklock.WithLockOptions as of Lock:acquire; nil: no limit
+---@param ... any further arguments for fn
+---@return true? ran
+---@return any ... fn's results; or message, code: as Lock:with_lock
 function RwLock:with_read(fn, timeout, ...)
     check_self(self, "with_read")
     check_with(self.read, "with_read", fn, timeout)
     return self.read:with_lock(fn, timeout, ...)
 end
 
---- Runs `fn(rw.write, …)` while holding the write lock: rw.write:with_lock.
--- @tparam function fn
--- @tparam table|number|nil timeout as of Lock:acquire; nil: no limit
--- @param ... further arguments for fn
--- @treturn true|nil
--- @return fn's results; or message, code: as Lock:with_lock
--- @raise as Lock:with_lock
+--- Runs `fn(rw.write, …)` while holding the write lock: rw.write:with_lock. Raises errors as Lock:with_lock.
+---@param fn fun(hold: zklock.Hold, ...: any): ...: any
+---@param timeout? number|zklock.WithLockOptions as of Lock:acquire; nil: no limit
+---@param ... any further arguments for fn
+---@return true? ran
+---@return any ... fn's results; or message, code: as Lock:with_lock
 function RwLock:with_write(fn, timeout, ...)
     check_self(self, "with_write")
     check_with(self.write, "with_write", fn, timeout)
@@ -65,17 +63,17 @@ function RwLock:with_write(fn, timeout, ...)
 end
 
 --- The path that the lock was made with.
--- @treturn string
+---@return string path
 function RwLock:path()
     check_self(self, "path")
     return self.read:path()
 end
 
 --- Lists all holders and waiters, readers and writers: as Lock:contenders.
--- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
--- @treturn table|nil array, in queue order
--- @treturn string|nil message
--- @treturn string|nil code
+---@param timeout? number seconds, 0 or more; math.huge: no limit; default: the session timeout
+---@return zklock.Contender[]? contenders array, in queue order
+---@return string? message
+---@return zklock.Code? code
 function RwLock:contenders(timeout)
     check_self(self, "contenders")
     local deadline, wrong = self.read:read_deadline(timeout)

@@ -30,7 +30,7 @@ end
 local check_self = new_check("semaphore", "a semaphore", { [Semaphore] = true })
 
 --- How many permits the semaphore has.
--- @treturn integer
+---@return integer permits
 function Semaphore:permits()
     check_self(self, "permits")
     return self._permits
@@ -38,12 +38,11 @@ end
 
 --- How many permits are free. The head of the queue takes none until there are enough for it. The result may be outdated when it
 -- is returned: to take a permit, acquire it.
--- @tparam number|nil timeout seconds, 0 or more; math.huge: no limit; default: the session timeout
--- @treturn integer|nil 0 or more
--- @treturn string|nil message
--- @treturn string|nil code "mismatch" (the semaphore was made for another number of permits), "timeout", "disconnected",
+---@param timeout? number seconds, 0 or more; math.huge: no limit; default: the session timeout
+---@return integer? available 0 or more
+---@return string? message
+---@return zklock.Code? code "mismatch" (the semaphore was made for another number of permits), "timeout", "disconnected",
 --   "no_auth", "closed", "forked", "phase", "failed"
--- @raise when the timeout is malformed
 function Semaphore:available(timeout)
     check_self(self, "available")
     local deadline, seconds = self:read_deadline(timeout)

@@ -50,8 +50,8 @@ end
 
 --- Returns a text as valid UTF-8 without control characters, no longer than so many bytes. U+FFFD stands for bytes that cannot
 -- be shown, "…" at the end for the rest of a longer text.
--- @tparam string value any bytes
--- @tparam number|nil most bytes, 8 or more; nil: no limit
+---@param value string any bytes
+---@param most? number bytes, 8 or more; nil: no limit
 function text.clean(value, most)
     value, most = tostring(value), most or huge
     if #value <= most and not value:find "[%c\127-\255]" then

@@ -48,10 +48,9 @@ local function add(self, method, wrong, part)
 end
 
 --- Requires that a node exists and has a version.
--- @tparam string|nil path a lock's transaction may leave both out: the check of the lock's nodes is always part of it
--- @tparam number|nil version default: any
--- @treturn Transaction itself
--- @raise when an argument is malformed
+---@param path? string a lock's transaction may leave both out: the check of the lock's nodes is always part of it
+---@param version? integer default: any
+---@return self transaction itself
 function Transaction:check(path, version)
     check_self(self, "check")
     if path == nil and version == nil and self._guards then
@@ -63,11 +62,10 @@ function Transaction:check(path, version)
 end
 
 --- Creates a node. The arguments are those of client:create, without `container` and `timeout`.
--- @tparam string path
--- @tparam string|nil data
--- @tparam table|nil settings `ephemeral`, `sequential`, `acl`
--- @treturn Transaction itself; the part's result is the path of the new node
--- @raise when an argument is malformed
+---@param path string
+---@param data? string
+---@param settings? zklock.PartCreateOptions `ephemeral`, `sequential`, `acl`
+---@return self transaction itself; the part's result is the path of the new node
 function Transaction:create(path, data, settings)
     check_self(self, "create")
     local read, wrong = node.read_create(self._client, settings, true)
@@ -84,11 +82,10 @@ function Transaction:create(path, data, settings)
 end
 
 --- Writes a node's data.
--- @tparam string path
--- @tparam string|nil data
--- @tparam number|nil version writes only if the node has this version; default: any
--- @treturn Transaction itself; the part's result is the node's new stat
--- @raise when an argument is malformed
+---@param path string
+---@param data? string
+---@param version? integer writes only if the node has this version; default: any
+---@return self transaction itself; the part's result is the node's new stat
 function Transaction:set(path, data, version)
     check_self(self, "set")
     local wrong = node.write_problem(path) or node.data_problem(data) or node.version_problem(version)
@@ -97,10 +94,9 @@ function Transaction:set(path, data, version)
 end
 
 --- Deletes a node.
--- @tparam string path
--- @tparam number|nil version deletes only if the node has this version; default: any
--- @treturn Transaction itself; the part's result is true
--- @raise when an argument is malformed
+---@param path string
+---@param version? integer deletes only if the node has this version; default: any
+---@return self transaction itself; the part's result is true
 function Transaction:delete(path, version)
     check_self(self, "delete")
     add(self, "delete", node.delete_problem(path) or node.version_problem(version),
@@ -187,16 +183,16 @@ end
 -- A lock's transaction is refused without a request to the server if the lock is not held at this instant by the hold under
 -- which the transaction was made. A transaction may be committed again, for example after "timeout".
 --
--- @tparam number|table|nil timeout seconds, 0 or more, or `{timeout = seconds, callback = function}`; nil: no limit. With
+---@param timeout? number|zklock.WaitOptions seconds, 0 or more, or `{timeout = seconds, callback = function}`; nil: no limit. With
 --   `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the first three results
--- @treturn table|nil the result of each part in its order: check and delete true, create the path, set the stat
--- @treturn string|nil message
--- @treturn string|nil code as of the other operations on nodes (`Client`), in particular "no_node", "node_exists",
+---@return (true|string|zklock.Stat)[]|zklock.Call|nil results the result of each part in its order: check and delete true, create
+--   the path, set the stat
+---@return string? message
+---@return zklock.Code? code as of the other operations on nodes (`Client`), in particular "no_node", "node_exists",
 --   "bad_version", "not_empty"; of a lock's transaction also "lost" (the lock's node, or for a semaphore the node of one of its
 --   permits, is gone, or its lease ran out: nothing was written) and "not_held". After "disconnected" and "timeout" the
 --   transaction may or may not have been executed.
--- @treturn number|nil the index of the part that failed, if a part caused the failure
--- @raise when the timeout is malformed
+---@return integer? part the index of the part that failed, if a part caused the failure
 function Transaction:commit(timeout)
     check_self(self, "commit")
     local settings, wrong = options.read_timeout_or_table(timeout, node.ANSWER_SCHEMA)

@@ -43,8 +43,9 @@ local SCHEMA = {
 --   * `hosts` list of names under which browsers reach this location, in addition to the server's first `server_name`, addresses
 --     and localhost. Requests with other names (Host) are refused.
 --
--- @tparam table settings
--- @raise when called outside a request of nginx, there is no dkjson, or a setting is malformed or missing
+-- Raises an error when called outside a request of nginx, there is no dkjson, or a setting is malformed or missing.
+--
+---@param settings zklock.ViewOptions
 function ui.serve(settings)
     local read, wrong = options.read(settings, SCHEMA)
     if read and not read.paths then

@@ -161,15 +161,15 @@ local function among_others_until_decided(client, adapter, handle, deadline, dec
 end
 
 --- Waits until `decided(subject)` is true or the deadline has passed.
--- @tparam Client client
--- @tparam number|table|nil ticket id of the handle (acquisition or query) that is waited for, or a list of ids; nil: the
+---@param client zklock.Client
+---@param ticket? number|table id of the handle (acquisition or query) that is waited for, or a list of ids; nil: the
 --   client's state
--- @tparam number deadline on core.now()'s clock; math.huge for none
--- @tparam function decided only reads, and does not yield
--- @param subject passed to `decided`
--- @treturn boolean|nil true: decided; false: the deadline passed; nil: the adapter cannot wait here
--- @treturn string|nil message in the last case
--- @treturn string|nil code in the last case
+---@param deadline number on core.now()'s clock; math.huge for none
+---@param decided function only reads, and does not yield
+---@param subject any passed to `decided`
+---@return boolean? # true: decided; false: the deadline passed; nil: the adapter cannot wait here
+---@return string? message in the last case
+---@return zklock.Code? code in the last case
 function wait.until_decided(client, handle, deadline, decided, subject)
     if decided(subject) then
         return true
@@ -183,7 +183,7 @@ function wait.until_decided(client, handle, deadline, decided, subject)
 end
 
 --- Whether a wait here would block the whole program. Then only other processes can change anything meanwhile.
--- @treturn boolean
+---@return boolean
 function wait.is_alone(client)
     local adapter = client:desk().adapter
     local here = adapter.here and adapter.here() or adapter
@@ -192,7 +192,7 @@ end
 
 --- Whether the running coroutine can wait. It cannot in a metamethod __close that coroutine.close calls, unless waits do not
 -- yield.
--- @treturn boolean
+---@return boolean
 function wait.is_possible(client)
     local isyieldable = coroutine.isyieldable
     if isyieldable == nil or isyieldable() or wait.is_alone(client) or client:desk().adapter.yields == false then
@@ -204,9 +204,9 @@ end
 
 --- For adapters: gives up immediately what a waiter waited for, if its coroutine will never run again. Without this call that
 -- happens when the waiter is collected. A second call has no effect. Adapters need not report Lua 5.4's coroutine.close.
--- @tparam Client client
--- @tparam table waiter
--- @tparam string|nil code the answer of an acquisition if its coroutine goes on nevertheless; default "cancelled"
+---@param client zklock.Client
+---@param waiter table
+---@param code? string the answer of an acquisition if its coroutine goes on nevertheless; default "cancelled"
 function wait.abandon(client, waiter, code)
     local everybody = client:desk().everybody
     local subject = everybody[waiter]
@@ -300,7 +300,7 @@ local SEES_COLLECTOR = pcall(collectgarbage, "isrunning")
 --- For pumps, about twice a second: gives up waits of the client that will not go on, and runs a step of the garbage collector.
 -- A program that only waits makes no garbage. So without these steps its collector would never reach the locks, and the waiting
 -- coroutines, to which the program no longer refers.
--- @tparam Client|nil client
+---@param client? zklock.Client
 function wait.collect(client)
     if client then
         sweep_if_due(client)

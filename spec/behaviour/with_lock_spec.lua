@@ -338,7 +338,7 @@ describe("a to-be-closed lock", function()
         end)
 
         --- Runs fn in a coroutine until it yields, and closes the coroutine.
-        -- @return what coroutine.close returned
+        ---@return any # what coroutine.close returned
         local function close_inside(fn, ...)
             local thread = coroutine.create(fn)
             assert(coroutine.resume(thread, ...))

@@ -41,8 +41,8 @@ end
 -- overlap.
 -- A grant whose node was deleted conflicts with none that begins afterwards: ZooKeeper tells the next contender in the same
 -- instant. checker.deleted looks at these.
--- @treturn table sentences
--- @treturn number seconds of the longest overlap
+---@return table # sentences
+---@return number # seconds of the longest overlap
 function checker.overlaps(grants)
     local found, longest = {}, 0
     local paths, names = by_path(grants)
@@ -71,9 +71,9 @@ function checker.overlaps(grants)
 end
 
 --- Grants whose node an administrator deleted and whose holder went on until it had enough, although another was granted the path.
--- @treturn table sentences
--- @treturn number how many nodes were deleted
--- @treturn number seconds for which a holder went on after another was granted the path, at most
+---@return table # sentences
+---@return number # how many nodes were deleted
+---@return number # seconds for which a holder went on after another was granted the path, at most
 function checker.deleted(grants)
     local found, count, longest = {}, 0, 0
     local paths, names = by_path(grants)
@@ -126,8 +126,8 @@ end
 
 --- Grants whose node the servers have lost although they had acknowledged it. No client can prevent that, but it explains what
 -- follows. `truncations`: zxids to which servers cut their logs back, as 16 hexadecimal digits.
--- @treturn number how many
--- @treturn string|nil the first one, in words
+---@return number # how many
+---@return string? # the first one, in words
 function checker.forgotten(grants, truncations)
     local count, first = 0, nil
     for _, grant in ipairs(grants) do
@@ -149,8 +149,8 @@ end
 --- Nodes that are left at the end. `counts`: for each server how many ephemeral nodes it has; `leader`: the leader's number.
 -- A server that has lost a part of its log may keep nodes that its leader does not have (ZOOKEEPER-4785). No client can delete
 -- them, and no client of the other servers sees them.
--- @treturn number how many nodes the leader has
--- @treturn number how many more other servers have
+---@return number # how many nodes the leader has
+---@return number # how many more other servers have
 function checker.nodes(counts, leader)
     local stray = 0
     for _, count in ipairs(counts) do
@@ -160,8 +160,8 @@ function checker.nodes(counts, leader)
 end
 
 --- Watches that are left at the end: each server has its own.
--- @treturn number how many there are on all servers
--- @treturn number 0
+---@return number # how many there are on all servers
+---@return number # 0
 function checker.watches(counts)
     local sum = 0
     for _, count in ipairs(counts) do
@@ -195,7 +195,7 @@ end
 
 --- A clock that advances only while servers serve. `beats`: when the servers acknowledged a round of writes, in order; from one
 -- beat to the next the clock advances by at most `most` seconds.
--- @treturn function time -> seconds in which the servers served, since the first beat
+---@return function # time -> seconds in which the servers served, since the first beat
 function checker.service(beats, most)
     local sums = { 0 }
     for index = 2, #beats do
@@ -220,8 +220,8 @@ end
 
 --- Fibers that were granted nothing within limit(who) seconds of service after `from`. `expected`: a list of { who =, fiber = };
 -- service: the clock for the limits (checker.service).
--- @treturn table sentences
--- @treturn number seconds until the last of them had been granted something, by the usual clock
+---@return table # sentences
+---@return number # seconds until the last of them had been granted something, by the usual clock
 function checker.progress(grants, expected, from, limit, service)
     local first = {}
     for _, grant in ipairs(grants) do
@@ -245,8 +245,8 @@ end
 
 --- The longest time for which a path was neither granted nor held, after a first grant and until `last`. `clock`: time -> seconds
 -- on the clock that counts; by default the usual one.
--- @treturn number seconds
--- @treturn string|nil path
+---@return number # seconds
+---@return string? # path
 function checker.unavailability(grants, last, clock)
     local longest, where = 0, nil
     local paths, names = by_path(grants)

@@ -10,7 +10,7 @@ local fixture = require "spec.support.fixture"
 local socket = require "socket"
 
 --- Runs `zklock doctor` on a path. Returns its findings, and its exit code.
--- @param options of commands.run, and `within`: seconds for the connection (60)
+---@param options any of commands.run, and `within`: seconds for the connection (60)
 local function doctor(path, options)
     local within = options and options.within or 60
     local result = commands.run({ "doctor", "--json", "--connect-timeout", tostring(within), path }, options)

@@ -28,7 +28,7 @@ local TOO_LATE = 0.1 / 4
 local CHILD = 'exec 3>"$0/fifo"; (%s while :; do sleep 600; done) & %s while :; do sleep 600; done'
 
 --- Starts a command that holds a lock, and a program that waits for it.
--- @tparam table options ignores: it ignores TERM; grace; proxied: it reaches the server by a proxy of its own
+---@param options table ignores: it ignores TERM; grace; proxied: it reaches the server by a proxy of its own
 local function start_round(options, session)
     local ignore = options.ignores and "trap '' TERM;" or ""
     local path, directory = fixture.path(), commands.directory()
@@ -109,7 +109,7 @@ end
 
 --- Starts rounds, and calls act(rounds). With `outlived` every program must get its lock after its command has ended. If the
 -- machine is too busy for the session timeout, or if act returns false, does so again with a longer one.
--- @tparam table options see start_round; and `status`: with which the wrappers end
+---@param options table see start_round; and `status`: with which the wrappers end
 local function run_rounds(options, act, outlived)
     local session = SESSION
     for _ = 1, TRIES do

@@ -248,7 +248,7 @@ describe("the documentation", function()
 
         it("names exactly the adapter functions in the header of adapters.lua", function()
             local described = {}
-            local header = table.concat(docstrings.read(read("lua/zklock/adapters.lua")).header.text, "\n")
+            local header = docstrings.read(read("lua/zklock/adapters.lua")).header.text
             for name in header:gmatch("%f[%w]adapter%.([%l_]+)") do
                 described[name] = true
             end

@@ -17,12 +17,12 @@ describe("the checks of the documentation", function()
 local Thing = {}
 
 --- Does it.
--- @tparam string what
--- @tparam number|nil often
--- @param ... more
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code "lost"
+---@param what string
+---@param often? number
+---@param ... any more
+---@return true? done
+---@return string? message
+---@return zklock.Code? code "lost"
 function Thing:run(what, often, ...)
     return what, often, ...
 end
@@ -43,10 +43,10 @@ return Thing
 
     it("notice a parameter that is missing, superfluous, renamed or in another place", function()
         for changed, documented in pairs {
-            [GOOD:gsub("%-%- @tparam string what\n", "")] = "(often, ...)",
-            [GOOD:gsub("%-%- @param", "-- @tparam table extra\n-- @param")] = "(what, often, extra, ...)",
-            [GOOD:gsub("nil often", "nil times")] = "(what, times, ...)",
-            [GOOD:gsub("(%-%- @tparam string what\n)(%-%- @tparam number|nil often\n)", "%2%1")] = "(often, what, ...)"
+            [GOOD:gsub("%-%-%-@param what string\n", "")] = "(often, ...)",
+            [GOOD:gsub("%-%-%-@param %.", "---@param extra table\n%0")] = "(what, often, extra, ...)",
+            [GOOD:gsub("param often", "param times")] = "(what, times, ...)",
+            [GOOD:gsub("(%-%-%-@param what string\n)(%-%-%-@param often%? number\n)", "%2%1")] = "(often, what, ...)"
         } do
             assert.same({ ("Thing:run: documented as %s, but it is (what, often, ...)"):format(documented) },
                 problems_of(changed, "run", { lost = true }))
@@ -54,7 +54,7 @@ return Thing
     end)
 
     it("notice a tag that does not exist, and a code that does not exist", function()
-        assert.same({ "Thing:run: @tretrun is no tag" }, problems_of(GOOD:gsub("@treturn true", "@tretrun true"), "run",
+        assert.same({ "Thing:run: @retrun is no tag" }, problems_of(GOOD:gsub("@return true", "@retrun true"), "run",
             { lost = true }))
         assert.same({ 'Thing:run: there is no code "lost"' }, problems_of(GOOD, "run", { found = true }))
     end)
@@ -74,8 +74,8 @@ return Thing
 
     it("notice an option that is documented neither here nor where the docstring points", function()
         local all = {
-            ["Thing:run"] = docstrings.parse_comment({ "Runs.", "@tparam table settings `first`; others as of Thing:walk" }),
-            ["Thing:walk"] = docstrings.parse_comment({ "Walks.", "@tparam table settings `{second = true}`" })
+            ["Thing:run"] = docstrings.parse_comment({ "Runs.", "@param settings table `first`; others as of Thing:walk" }),
+            ["Thing:walk"] = docstrings.parse_comment({ "Walks.", "@param settings table `{second = true}`" })
         }
         assert.same({}, documentation.option_problems("Thing:run", all, { first = true, second = true }))
         assert.same({ "Thing:run: the option 'third' is not documented" },

@@ -227,7 +227,7 @@ describe("a coroutine that is closed while it waits", function()
     } or nil }
 
     --- Runs fn in a coroutine, resumes it until `begun()`, and closes it.
-    -- @treturn thread for the caller to keep, so that the close and not the collector ends the wait
+    ---@return thread # for the caller to keep, so that the close and not the collector ends the wait
     local function close_while_waiting(way, client, fn, begun)
         local thread = coroutine.create(fn)
         assert(coroutine.resume(thread))

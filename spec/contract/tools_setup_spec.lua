@@ -3,8 +3,8 @@
 local cluster = require "spec.support.cluster"
 
 --- Runs tools/setup.sh where all packages that the tests need are installed but for some.
--- @param missing  those, as a pattern of grep
--- @param archive  what the archive has, which is known once its lists were fetched
+---@param missing any those, as a pattern of grep
+---@param archive any what the archive has, which is known once its lists were fetched
 local function set_up(missing, archive)
     return cluster.run { "bash", "-c", ([[
         cd %s || exit

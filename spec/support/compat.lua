@@ -21,7 +21,7 @@ end
 
 --- Returns `it` if a condition holds, otherwise a function in its place, by which a test is pending. `make test` shows the reason.
 -- For what a system may lack; what this Lua can never do is pending without a reason.
--- @param busted  a file's own `{ it =, pending = }`
+---@param busted any a file's own `{ it =, pending = }`
 function compat.it_with(busted, there, what)
     return there and busted.it or function(title)
         busted.it(title, function()

@@ -75,8 +75,8 @@ end
 -- Functions and their docstrings --------------------------------------------------------------------------------------
 
 --- Returns the definition of an existing function, found by its line as Lua reports it.
--- @tparam function fn
--- @tparam function read path -> text
+---@param fn function
+---@param read function path -> text
 function documentation.definition_of(fn, read)
     local info = debug.getinfo(fn, "S")
     local path = info.source:match("^@(.*)$")
@@ -108,18 +108,18 @@ end
 
 --- Returns the problems of a public function's docstring: it is missing or empty, its parameters are not the function's, it has an
 -- unknown tag, or it names a code that does not exist.
--- @tparam string name for messages
--- @tparam function fn
--- @tparam function read path -> text
--- @tparam table codes set of the existing codes
--- @treturn table problems
+---@param name string for messages
+---@param fn function
+---@param read function path -> text
+---@param codes table set of the existing codes
+---@return table # problems
 function documentation.function_problems(name, fn, read, codes)
     local defined = documentation.definition_of(fn, read)
     if not defined then
         return { name .. ": its definition cannot be found" }
     end
     local doc, problems = defined.doc, {}
-    if not doc or not doc.text[1] or not doc.text[1]:find("%S") then
+    if not doc or not doc.text:find("%S") then
         return { name .. ": has no docstring directly above it" }
     end
     local documented, real = as_text(names_of(doc.params)), as_text(defined.arguments)
@@ -135,10 +135,10 @@ function documentation.function_problems(name, fn, read, codes)
         problems[#problems + 1] = ("%s: its source line says %d parameters, Lua says %d"):format(name, listed, count)
     end
     for _, tag in ipairs(doc.unknown) do
-        problems[#problems + 1] = ("%s: @%s is no tag"):format(name, tag)
+        problems[#problems + 1] = ("%s: @%s is no tag"):format(name, tag.tag)
     end
     for _, result in ipairs(doc.returns) do
-        if result.text:find("^code") then
+        if result.name == "code" then
             for code in result.text:gmatch('"([%l_]+)"') do
                 if not codes[code] then
                     problems[#problems + 1] = ('%s: there is no code "%s"'):format(name, code)
@@ -170,16 +170,18 @@ end
 --- Returns the parameter with a function's options, and its index; nil if it takes no options.
 function documentation.options_parameter(doc)
     for index, param in ipairs(doc.params) do
-        if param.type:find("table") and (param.name == "settings" or param.name == "timeout") then
+        if param.type:find("Options$") and (param.name == "settings" or param.name == "timeout") then
             return param, index
         end
     end
 end
 
 local function all_text(doc)
-    local parts = documentation.append({}, doc.text)
-    for _, tag in ipairs(doc.tags) do
-        parts[#parts + 1] = tag.text
+    local parts = { doc.text }
+    for _, list in ipairs { doc.params, doc.returns } do
+        for _, one in ipairs(list) do
+            parts[#parts + 1] = one.text
+        end
     end
     return table.concat(parts, "\n")
 end
@@ -211,10 +213,10 @@ local function referred(name, text)
 end
 
 --- Returns problems for options that neither a function's docstring nor a docstring that it refers to mentions.
--- @tparam string name "Lock:acquire"
--- @tparam table docs name -> docstring
--- @tparam table known set
--- @treturn table problems
+---@param name string "Lock:acquire"
+---@param docs table name -> docstring
+---@param known table set
+---@return table # problems
 function documentation.option_problems(name, docs, known)
     local words, seen = {}, {}
     local function collect(one)
@@ -244,16 +246,11 @@ end
 
 documentation.read_meta = annotations.read
 
---- Returns whether a documented type allows nil.
-local function allows_nil(kind)
-    return ("|" .. kind .. "|"):find("|nil|", 1, true) ~= nil
-end
-
 --- Returns the differences between a function's docstring and its annotation.
--- @tparam string name
--- @tparam table doc
--- @tparam table annotated a function of read_meta's result
--- @treturn table problems
+---@param name string
+---@param doc table
+---@param annotated table a function of read_meta's result
+---@return table # problems
 function documentation.annotation_problems(name, doc, annotated)
     local problems = {}
     local documented, real = as_text(names_of(doc.params)), as_text(annotated.arguments)
@@ -265,7 +262,7 @@ function documentation.annotation_problems(name, doc, annotated)
     else
         for index, param in ipairs(doc.params) do
             local other = annotated.params[index]
-            if param.type ~= "" and allows_nil(param.type) ~= other.optional then
+            if param.optional ~= other.optional then
                 problems[#problems + 1] = ("%s: %s is optional in the docstring or the annotation, not in both"):format(
                     name, param.name)
             end
@@ -277,10 +274,10 @@ end
 -- Codes ---------------------------------------------------------------------------------------------------------------
 
 --- Returns the codes of the C side, from its table of names, and the codes among them that C never answers.
--- @tparam string engine csrc/engine/engine.c
--- @tparam string others all of csrc/*.c
--- @treturn table set of names
--- @treturn table set of names
+---@param engine string csrc/engine/engine.c
+---@param others string all of csrc/*.c
+---@return table # set of names
+---@return table # set of names
 function documentation.c_codes(engine, others)
     local names, unused = {}, {}
     local block = engine:match("zkl_code_name%(zkl_code code%)%s*(%b{})")

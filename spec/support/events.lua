@@ -11,7 +11,7 @@ Viewer.__index = Viewer
 local PATIENCE = 30
 
 --- Sends the request for the events of a server on a port of this machine. `headers`: further lines of the head.
--- @treturn Viewer its field `status` is that of the answer
+---@return table # its field `status` is that of the answer
 function events.open(port, target, headers)
     local connection = assert(socket.connect("127.0.0.1", port))
     connection:settimeout(PATIENCE)

@@ -70,8 +70,8 @@ local function check_histogram(family)
 end
 
 --- Reads a whole answer; raises on the first error.
--- @tparam string text
--- @treturn table name -> { name =, type =, help =, samples = { { name =, labels =, value = }, … } }
+---@param text string
+---@return table # name -> { name =, type =, help =, samples = { { name =, labels =, value = }, … } }
 return function(text)
     assert(text:sub(-1) == "\n", "the last line must end with a newline")
     local families, current, seen = {}, nil, {}

@@ -51,7 +51,7 @@ end
 local kept = { [true] = nil, [false] = nil }
 
 --- Returns one of the kept locks.
--- @tparam string kind "mutex", "read", "write", "semaphore" or "multi"
+---@param kind string "mutex", "read", "write", "semaphore" or "multi"
 function inside.kept_lock(kind, reentrant)
     if not kept[reentrant] then
         local client, settings = inside.client(), { reentrant = reentrant }

@@ -9,9 +9,9 @@ local max = math.max
 local interrupts = {}
 
 --- Calls fn(...) and raises "interrupted!" in it after `count` instructions, or directly after it. Returns like pcall.
--- @tparam number count
--- @tparam string|nil spared part of a source file's name; its functions are not interrupted, the error comes after them
--- @tparam function fn
+---@param count number
+---@param spared? string part of a source file's name; its functions are not interrupted, the error comes after them
+---@param fn function
 function interrupts.call(count, spared, fn, ...)
     local arguments = { n = select("#", ...), ... }
     local function hook()
@@ -40,10 +40,10 @@ local STRIDE = (rawget(_G, "jit") or compat.CLOSES or EVERY) and 1 or 10
 interrupts.STRIDE = STRIDE
 
 --- Runs an operation again and again, with an error one instruction later each time, until the operation ends before the error.
--- @tparam table steps `prepare()` returns the argument of the other functions. `run(case)` is the operation.
+---@param steps table `prepare()` returns the argument of the other functions. `run(case)` is the operation.
 --   `check(case, interrupted)` raises if there is an error afterwards. `stride` is how many instructions later each error comes
 --   (1), unless all are tried. `spared` is as of call.
--- @treturn number how many runs were interrupted
+---@return number # how many runs were interrupted
 function interrupts.sweep(steps)
     local count, interrupted, ended = 0, 0, 0
     while ended < ENOUGH do

@@ -77,8 +77,8 @@ local function make_lock(client, path, arguments, options)
 end
 
 --- Makes the lock, or the multi, of a command line. Raises an error for paths that cannot be locked.
--- @treturn table the lock, or a multi
--- @treturn table the locks in the order of the command line
+---@return table # the lock, or a multi
+---@return table # the locks in the order of the command line
 local function make(session, arguments, options)
     local members = { make_lock(session.client, arguments.path, arguments, options) }
     for _, path in ipairs(arguments.lock) do
@@ -150,14 +150,14 @@ local function give_up(arguments, context, message, code)
 end
 
 --- Acquires the locks of the command line. Names the holder on stderr if that takes a while.
--- @tparam Session session
--- @tparam table arguments
--- @tparam Context context
--- @tparam table options of the locks
--- @tparam number deadline on process.now()'s clock
--- @treturn table|nil the lock, or a multi
--- @treturn table|integer the locks in the order of the command line; or the exit code, after a message
--- @treturn string|nil outcome, if it failed
+---@param session table
+---@param arguments table
+---@param context table
+---@param options table of the locks
+---@param deadline number on process.now()'s clock
+---@return table? # the lock, or a multi
+---@return table|integer # the locks in the order of the command line; or the exit code, after a message
+---@return string? # outcome, if it failed
 function acquire.acquire(session, arguments, context, options, deadline)
     local lock, members = make(session, arguments, options)
     local own = held_by_caller(session, arguments, members)

@@ -14,7 +14,7 @@ local OTHERS = { argparse = true, dkjson = true }
 local Context = {}
 Context.__index = Context
 
---- @tparam number signals descriptor of the signals that were caught
+---@param signals number descriptor of the signals that were caught
 function Context.new(signals)
     return setmetatable({ signals = signals, output = Output.new(), input = false, quiet = false, session = false }, Context)
 end
@@ -53,11 +53,11 @@ function Context:fail(code, message, ...)
 end
 
 --- Reads the settings and opens the session. All modules that this needs are loaded here, not before.
--- @tparam table arguments of the command line, with those of zklock.cli.settings
--- @tparam number|nil limit no more than so many seconds for the connection
--- @treturn Session|nil
--- @treturn integer|nil exit code, after a message
--- @treturn string|nil code
+---@param arguments table of the command line, with those of zklock.cli.settings
+---@param limit? number no more than so many seconds for the connection
+---@return table?
+---@return integer? # exit code, after a message
+---@return zklock.Code? code
 function Context:connect(arguments, limit)
     local settings, wrong = require("zklock.cli.settings").read(arguments)
     if not settings then

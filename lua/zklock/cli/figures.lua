@@ -45,7 +45,7 @@ local function microseconds(seconds)
 end
 
 --- Returns a summary of a list of seconds that is not empty.
--- @treturn table count; mean, p50, p90, p99, max: seconds, to the microsecond
+---@return table # count; mean, p50, p90, p99, max: seconds, to the microsecond
 function figures.summary(samples)
     local sorted, sum = {}, 0
     for index, seconds in ipairs(samples) do

@@ -157,7 +157,7 @@ function locks.find(state, wanted)
 end
 
 --- Notes in lock states what the servers say about the sessions.
--- @treturn table|nil the sessions; nil, message, code
+---@return table? # the sessions; nil, message, code
 function locks.add_sessions(session, states)
     local sessions = words.sessions(session.servers, nil, session.tls and words.refuse)
     local ok, message, code = inspect.join_sessions(session.client, states, sessions)

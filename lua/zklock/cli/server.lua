@@ -64,8 +64,8 @@ local function is_readable(name)
 end
 
 --- Finds Java and the server's classes, by the variables that tools/zookeeper has, too.
--- @treturn string|nil java; nil and what is missing
--- @treturn string class path
+---@return string? # java; nil and what is missing
+---@return string # class path
 local function find_server()
     local java = os.getenv "ZOOKEEPER_JAVA" or "java"
     if not output_of("command -v " .. quote(java)) then
@@ -148,11 +148,11 @@ local function wait_until_ready(self, context)
 end
 
 --- Starts a server, and waits until it serves. To be called before this process has a second thread.
--- @tparam Context context
--- @tparam number|nil port
--- @treturn Server|nil
--- @treturn string|nil message
--- @treturn string|nil signal that came meanwhile
+---@param context table
+---@param port? number
+---@return table?
+---@return string? message
+---@return string? # signal that came meanwhile
 function Server.start(context, port)
     local java, classes = find_server()
     if not java then

@@ -92,12 +92,12 @@ local function warn_of_plain_credentials(settings, context)
 end
 
 --- Connects.
--- @tparam table settings of zklock.cli.settings; `on_child`, if there is one, is called in waits when a child has changed its state
--- @tparam Context context
--- @tparam number|nil limit no more than so many seconds
--- @treturn Session|nil
--- @treturn string|nil message
--- @treturn string|nil code
+---@param settings table of zklock.cli.settings; `on_child`, if there is one, is called in waits when a child has changed its state
+---@param context table
+---@param limit? number no more than so many seconds
+---@return table?
+---@return string? message
+---@return zklock.Code? code
 function Session.connect(settings, context, limit)
     local self = setmetatable({
         signals = context.signals, input = context.input, on_child = settings.on_child, closing = false, announce = nil,
@@ -143,7 +143,7 @@ function Session:finish()
 end
 
 --- Ends the session: all its nodes are deleted. No signal interrupts that; it takes some seconds at most.
--- @treturn true|nil nil: the servers have not acknowledged the end in time
+---@return true? # nil: the servers have not acknowledged the end in time
 function Session:close()
     self:finish()
     return self.client:close(CLOSE_TIMEOUT)
@@ -158,9 +158,9 @@ end
 
 --- Describes the holders of the first of these locks that another client holds: "held by web3:4711 for 3 min".
 -- A time counts from the creation of the node.
--- @tparam table members list of locks
--- @treturn string|nil the lock's path; nil: none of them has such a holder, or the servers do not say
--- @treturn string|nil its holders
+---@param members table list of locks
+---@return string? # the lock's path; nil: none of them has such a holder, or the servers do not say
+---@return string? # its holders
 function Session:describe_holders(members)
     local inspect, locks = require "zklock.inspect", require "zklock.cli.locks" -- few commands come here
     for _, lock in ipairs(members) do

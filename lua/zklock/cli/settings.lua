@@ -36,7 +36,7 @@ end
 local UNITS = { ms = 1e-3, s = 1, m = 60, h = 3600, d = 86400 }
 
 --- Reads a duration: "90", "1.5h", "500ms"; without a unit it is in seconds.
--- @treturn number|nil seconds; nil: it is no duration
+---@return number? # seconds; nil: it is no duration
 function settings.seconds(duration)
     local number, unit = tostring(duration):match "^([%d.]+)(%a+)$"
     local value = tonumber(number or duration)
@@ -142,7 +142,7 @@ local function file_names()
 end
 
 --- Reads "scheme:credential", from a file if there is no such setting.
--- @treturn table|nil what zklock.connect takes as `auth`; nil and what is wrong
+---@return table? # what zklock.connect takes as `auth`; nil and what is wrong
 local function read_auth(values)
     local line = values.auth
     if not line and values.auth_file then
@@ -187,8 +187,8 @@ end
 
 --- Returns the variables with which another zklock connects by the same TLS. A password is not among them: it is in the environment
 -- already, or in a file that the other one reads as well.
--- @tparam table|nil tls as of settings.read
--- @treturn table list of "NAME=value"
+---@param tls? table as of settings.read
+---@return table # list of "NAME=value"
 function settings.tls_environment(tls)
     local list = { tls and "ZKLOCK_TLS=yes" or nil }
     for _, name in ipairs(TLS_FIELDS) do
@@ -201,7 +201,7 @@ function settings.tls_environment(tls)
 end
 
 --- Returns the variables that another zklock must not get so that it connects without TLS.
--- @treturn table list of names
+---@return table # list of names
 function settings.without_tls()
     local list = { "ZKLOCK_TLS" }
     for _, name in ipairs(TLS_FIELDS) do
@@ -229,8 +229,8 @@ function settings.define(parser)
 end
 
 --- Returns all settings, checked.
--- @tparam table arguments of the command line
--- @treturn table|nil servers, session_timeout, connect_timeout, identity, acl, auth, tls; nil and what is wrong
+---@param arguments table of the command line
+---@return table? # servers, session_timeout, connect_timeout, identity, acl, auth, tls; nil and what is wrong
 function settings.read(arguments)
     local found = {}
     for name in pairs(CHECKS) do

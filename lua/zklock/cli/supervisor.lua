@@ -60,7 +60,7 @@ local STDIN, STDOUT = 0, 1
 local Supervisor = {}
 Supervisor.__index = Supervisor
 
---- @tparam table settings
+---@param settings table
 --   `lock`, `client` and `signals` are objects. `guard` is one, or false. `term` is the signal to end the command with.
 --   `grace` is the number of seconds until KILL. `on_lost` is "stop" or "warn". `max_hold` is a number of seconds, or nil.
 --   is_revoked() returns whether another client has asked for the lock. lost_fd is a descriptor to close when the lock is lost,
@@ -133,7 +133,7 @@ local function read_timeout(self)
 end
 
 --- Publishes the deadlines, and acts if the lock is lost or the lease is about to end.
--- @treturn number seconds until the next look
+---@return number # seconds until the next look
 local function check_lock(self)
     read_timeout(self)
     local now = process.now() -- before the lock is asked: so the deadlines can only be too early
@@ -210,7 +210,7 @@ local function stopped(self, signal)
 end
 
 --- Looks at the command's first process, and at its group when that has ended.
--- @treturn number seconds until the next look
+---@return number # seconds until the next look
 local function check_command(self)
     process.reap_others(self.pid)
     if not self.ended then
@@ -244,7 +244,7 @@ function Supervisor:take(signal)
 end
 
 --- Does what is due by the clock.
--- @treturn number seconds until something is due again
+---@return number # seconds until something is due again
 local function check_clock(self)
     local now = process.now()
     if self.max_hold and now >= self.started + self.max_hold then
@@ -285,8 +285,8 @@ end
 
 --- Waits until the lease is long enough for a command that is not to be stopped at once. After a slow answer that takes until the
 -- next heartbeat.
--- @treturn number now
--- @treturn number seconds that are left; 0 or less: the lock is lost
+---@return number # now
+---@return number # seconds that are left; 0 or less: the lock is lost
 local function await_lease(self)
     while true do
         read_timeout(self)
@@ -301,12 +301,12 @@ local function await_lease(self)
 end
 
 --- Starts the command. The guardian knows when it has to end before it can begin.
--- @tparam table arguments list of words
--- @tparam table environment list of "NAME=value", and of "NAME" for a variable that the command does not get
--- @tparam table|nil pass `{from =, to =}`: a descriptor for the command
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil "not_found", "not_executable"; "lost" if the lock was lost before
+---@param arguments table list of words
+---@param environment table list of "NAME=value", and of "NAME" for a variable that the command does not get
+---@param pass? table `{from =, to =}`: a descriptor for the command
+---@return true?
+---@return string? message
+---@return string? # "not_found", "not_executable"; "lost" if the lock was lost before
 function Supervisor:start(arguments, environment, pass)
     local now, left = await_lease(self)
     if left <= 0 then
@@ -347,7 +347,7 @@ local function take_turns(self)
 end
 
 --- Waits until no process of the command is left. Then the lock may be released. `ended` and `detail` say how the command ended.
--- @raise an error of this program, after the command was killed
+-- Raises an error of this program, after the command was killed.
 function Supervisor:run()
     local ok, problem = pcall(take_turns, self)
     if not ok then

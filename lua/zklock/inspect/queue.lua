@@ -41,16 +41,16 @@ local function by_sequence(a, b)
 end
 
 --- Reads a semaphore's limit. Any client can have written it.
--- @treturn integer|nil nil: it is no limit that a semaphore can have
+---@return integer? # nil: it is no limit that a semaphore can have
 function queue.limit(data)
     local fits, limit = options.permits(data:find "^%d+$" and tonumber(data))
     return fits and limit or nil
 end
 
 --- Reads a latch's data. Any client can have written them.
--- @treturn integer|nil how much is left; nil: these are not the data of a latch
--- @treturn integer|nil the count
--- @treturn string|nil the name of its gate
+---@return integer? # how much is left; nil: these are not the data of a latch
+---@return integer? # the count
+---@return string? # the name of its gate
 function queue.latch(data)
     local left, count, gate = data:match "^(%d+)/(%d+) (gate%-[%x-]+)$"
     local fits, number = options.permits(tonumber(count))
@@ -62,11 +62,11 @@ function queue.latch(data)
 end
 
 --- Sorts a directory's children.
--- @tparam string path
--- @tparam table names
--- @tparam boolean|nil leases of the two directories of a semaphore: true: only its permits are contenders; false: all but these
--- @treturn table contenders in the order of their numbers: name, node, mode, sequence, library
--- @treturn table names of the other children, sorted
+---@param path string
+---@param names table
+---@param leases? boolean of the two directories of a semaphore: true: only its permits are contenders; false: all but these
+---@return table # contenders in the order of their numbers: name, node, mode, sequence, library
+---@return table # names of the other children, sorted
 function queue.parse(path, names, leases)
     local contenders, others = {}, {}
     local prefix = path == "/" and "/" or path .. "/"
@@ -137,9 +137,9 @@ end
 --- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and
 -- then waits until others are released. Its permits are those of its acquisition, and those beyond the limit: Curator takes one at
 -- a time. If there are no more permits than the limit, the head has them, and is leaving the queue.
--- @tparam table permits
--- @tparam table line
--- @tparam number|nil limit
+---@param permits table
+---@param line table
+---@param limit? number
 function queue.stand_semaphore(permits, line, limit)
     local waits = not limit or #permits > limit
     local head = waits and line[1] and acquisition_of(line[1])
@@ -156,7 +156,7 @@ end
 
 --- The number that the next sequential child of a directory gets. The Stat has it: cversion counts creates and deletes, and
 -- num_children is their difference. It counts in 32 bits, so half of the numbers look alike: `contenders` decide.
--- @treturn integer from -2^31 to 2^31 - 1
+---@return integer # from -2^31 to 2^31 - 1
 function queue.next_sequence(stat, contenders)
     local twice = (stat.cversion + stat.num_children) % 4294967296
     local number = floor(twice / 2) -- or 2^31 less

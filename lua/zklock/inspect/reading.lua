@@ -34,10 +34,10 @@ Reading.__index = Reading
 --   * `permits` for one lock whose kind is known: the number of permits of a semaphore, unless another one is written there;
 --     false: it is a mutex or a read/write lock. nil: the nodes tell the kind
 --
--- @tparam Client client
--- @tparam number deadline on core.now()'s clock
--- @tparam number seconds for messages: the time that the caller gave
--- @tparam table settings
+---@param client zklock.Client
+---@param deadline number on core.now()'s clock
+---@param seconds number for messages: the time that the caller gave
+---@param settings table
 function Reading.new(client, deadline, seconds, settings)
     return setmetatable({
         reads = Reads.new(client, deadline, seconds), states = {}, unreadable = {}, settings = settings
@@ -45,15 +45,15 @@ function Reading.new(client, deadline, seconds, settings)
 end
 
 --- Reads what was asked for by examine.
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code
+---@return true?
+---@return string? message
+---@return zklock.Code? code
 function Reading:run()
     return self.reads:run()
 end
 
 --- Reads a part of the lock at `path`, with a watch if the reading sets watches. Notes that it may not be read.
--- @tparam string kind "children" of a directory, or "get" for data: a semaphore's limit, a latch's numbers
+---@param kind string "children" of a directory, or "get" for data: a semaphore's limit, a latch's numbers
 local function add_watched(self, kind, path, node, handler)
     local watched = self.settings.watched
     self.reads:add(kind, node, function(value, stat, code, watch)

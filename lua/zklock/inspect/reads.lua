@@ -18,9 +18,9 @@ local ANSWERS = { no_node = true, no_auth = true }
 local Reads = {}
 Reads.__index = Reads
 
---- @tparam Client client
--- @tparam number deadline on core.now()'s clock
--- @tparam number seconds for messages: the time that the caller gave
+---@param client zklock.Client
+---@param deadline number on core.now()'s clock
+---@param seconds number for messages: the time that the caller gave
 function Reads.new(client, deadline, seconds)
     return setmetatable({
         client = client, deadline = deadline, seconds = seconds,
@@ -30,11 +30,11 @@ function Reads.new(client, deadline, seconds)
 end
 
 --- Adds a read.
--- @tparam string kind "get", "children", "exists" or "acl" (its result is a text)
--- @tparam string path
--- @tparam function handler function(result, stat, code, watch): as of the client's methods; result is nil with the codes "no_node"
+---@param kind string "get", "children", "exists" or "acl" (its result is a text)
+---@param path string
+---@param handler function function(result, stat, code, watch): as of the client's methods; result is nil with the codes "no_node"
 --   and "no_auth"
--- @tparam boolean|nil watched true: the read sets a watch
+---@param watched? boolean true: the read sets a watch
 function Reads:add(kind, path, handler, watched)
     self.last = self.last + 1
     self.queue[self.last] = { kind = kind, path = path, handler = handler, watched = watched or false }
@@ -73,9 +73,9 @@ local function take(self)
 end
 
 --- Performs all reads. The first failure ends the others.
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code
+---@return true?
+---@return string? message
+---@return zklock.Code? code
 function Reads:run()
     local ok, message, code = true, nil, nil
     while ok and self.first <= self.last do

@@ -48,11 +48,11 @@ end
 -- first ones; `others` is empty), `unreadable` path -> true, `left_out` path -> true: of directories in which some were left out,
 -- or which are left out themselves, because there are too many, or their paths are too long.
 --
--- @tparam Client client
--- @tparam table paths list of absolute paths, which need not exist
--- @tparam table|nil settings `interval` seconds above 0, default 1; `directories` how many are looked at, default DIRECTORIES;
+---@param client zklock.Client
+---@param paths table list of absolute paths, which need not exist
+---@param settings? table `interval` seconds above 0, default 1; `directories` how many are looked at, default DIRECTORIES;
 --   `identities` false: only the nodes of holders are read; default: of all contenders that are kept
--- @treturn Tree
+---@return table
 function Tree.new(client, paths, settings)
     settings = settings or {}
     local self = setmetatable({
@@ -325,10 +325,10 @@ local function has_news(self)
 end
 
 --- Reads what has changed.
--- @tparam number timeout seconds, 0 or more: how long to wait for a change
--- @treturn table|nil the changes: path -> lock state, or false: it is no lock any more; empty: nothing has changed
--- @treturn string|nil message
--- @treturn string|nil code as of inspect.lock, without "no_auth"
+---@param timeout number seconds, 0 or more: how long to wait for a change
+---@return table? # the changes: path -> lock state, or false: it is no lock any more; empty: nothing has changed
+---@return string? message
+---@return zklock.Code? code as of inspect.lock, without "no_auth"
 function Tree:update(timeout)
     local deadline = core.now() + timeout
     while true do

@@ -48,9 +48,9 @@ local function add(self, event, fields)
 end
 
 --- Lists a directory with a watch.
--- @treturn table|nil names (a set), stat (false: it does not exist), watch
--- @treturn string|nil message
--- @treturn string|nil code
+---@return table? # names (a set), stat (false: it does not exist), watch
+---@return string? message
+---@return zklock.Code? code
 local function list(self, path)
     local names, stat, watch
     repeat
@@ -276,12 +276,11 @@ end
 
 --- Returns the next change. The first changes are the contenders that are there already, as "joined". After a failure it may be
 -- called again. Only one coroutine at a time may call it.
--- @tparam number|nil timeout seconds to wait for a change, 0 or more; nil: no limit. The reads that a watch has made necessary have
+---@param timeout? number seconds to wait for a change, 0 or more; nil: no limit. The reads that a watch has made necessary have
 --   no limit: while no server answers, the call may take longer
--- @treturn table|nil change
--- @treturn string|nil message
--- @treturn string|nil code "timeout", "closed", "auth_failed", "forked", "phase", "no_auth", "failed"
--- @raise when the timeout is malformed
+---@return zklock.inspect.Change? change
+---@return string? message
+---@return zklock.Code? code "timeout", "closed", "auth_failed", "forked", "phase", "no_auth", "failed"
 function Watcher:next(timeout)
     return Watcher.next_of({ self }, timeout)
 end

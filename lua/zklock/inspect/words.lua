@@ -20,7 +20,7 @@ words.UNREACHABLE = UNREACHABLE
 local PORT = 2181
 
 --- Splits a connection string into its addresses; the chroot is left out.
--- @treturn table of { host =, port =, address = "host:port" }
+---@return table # of { host =, port =, address = "host:port" }
 function words.addresses(servers)
     local list = {}
     for part in servers:gsub("/.*$", ""):gmatch "[^,%s]+" do
@@ -35,13 +35,13 @@ function words.addresses(servers)
 end
 
 --- Judges what a server has answered.
--- @tparam table address of words.addresses
--- @tparam string word
--- @tparam string answer what came
--- @tparam boolean closed whether the server has closed the connection
--- @treturn string|nil the answer
--- @treturn string|nil message
--- @treturn string|nil code "silent", "full", "forbidden": as of words.ask
+---@param address table of words.addresses
+---@param word string
+---@param answer string what came
+---@param closed boolean whether the server has closed the connection
+---@return string? # the answer
+---@return string? message
+---@return string? code "silent", "full", "forbidden": as of words.ask
 function words.judge(address, word, answer, closed)
     if answer:find "is not executed because it is not in the whitelist" then
         local message = format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word)
@@ -56,12 +56,12 @@ function words.judge(address, word, answer, closed)
 end
 
 --- Sends a word to one server.
--- @tparam table address of words.addresses
--- @tparam string word
--- @tparam number|nil timeout seconds, 0 or more; default 2
--- @treturn string|nil the answer
--- @treturn string|nil message
--- @treturn string|nil code "unreachable", "silent" (it accepts connections and does not answer), "full" (it closes them and does
+---@param address table of words.addresses
+---@param word string
+---@param timeout? number seconds, 0 or more; default 2
+---@return string? # the answer
+---@return string? message
+---@return string? code "unreachable", "silent" (it accepts connections and does not answer), "full" (it closes them and does
 --   not answer), "forbidden" (the server does not allow the word), "unsupported" (LuaSocket is missing)
 function words.ask(address, word, timeout)
     local found, socket = pcall(require, "socket")
@@ -114,16 +114,18 @@ local function read_connections(answer, address, sessions)
 end
 
 --- Takes the place of words.ask for a server that is reached by TLS. Sends nothing: words would go unencrypted.
--- @return nil, message, "unsupported"
+---@return nil
+---@return string message
+---@return string code "unsupported"
 function words.refuse(address)
     return nil, format("%s is reached by TLS, and four-letter words have none", address.address), "unsupported"
 end
 
 --- Reads which sessions there are, and which of them are connected, from all servers.
--- @tparam string servers connection string
--- @tparam number|nil timeout seconds for each answer; default 2
--- @tparam function|nil ask takes the place of words.ask, where blocking is no choice, or nothing may be asked (words.refuse)
--- @treturn table:
+---@param servers string connection string
+---@param timeout? number seconds for each answer; default 2
+---@param ask? function takes the place of words.ask, where blocking is no choice, or nothing may be asked (words.refuse)
+---@return table #
 --
 --   * `known` true: the list of sessions is complete. Only the leader's answer to dump has all sessions.
 --   * `connections` true: the list of connections is complete. All servers have answered cons.

@@ -30,8 +30,8 @@ local acquire = {}
 -- Records -------------------------------------------------------------------------------------------------------------
 
 --- Makes a record in which nothing is noted yet.
--- @tparam boolean is_part whether it is a part of a multi's acquisition: the program has it when all are granted
--- @tparam boolean within whether with_lock is going to give it back
+---@param is_part boolean whether it is a part of a multi's acquisition: the program has it when all are granted
+---@param within boolean whether with_lock is going to give it back
 function acquire.new_record(is_part, within)
     return { hold = false, level = 0, is_part = is_part, within = within }
 end
@@ -100,12 +100,12 @@ local function make_spec(self)
 end
 
 --- Asks for a lock. The caller must call conclude or hold:_abandon afterwards, in any case.
--- @tparam Hold hold
--- @tparam string|boolean try a way to acquire, see zklock.hold
--- @tparam number count
--- @tparam number|nil block_for for how many seconds this may block until the acquisition is decided
--- @treturn boolean|nil whether it is granted already; or nil, message, code
--- @treturn boolean whether there are notifications for the pump; only if it is not granted yet
+---@param hold zklock.Hold
+---@param try string|boolean a way to acquire, see zklock.hold
+---@param count number
+---@param block_for? number for how many seconds this may block until the acquisition is decided
+---@return boolean? # whether it is granted already; or nil, message, code
+---@return boolean # whether there are notifications for the pump; only if it is not granted yet
 local function request(hold, try, count, block_for)
     local lock = hold._lock
     local settings, spec = lock._settings, lock._spec
@@ -145,9 +145,9 @@ end
 -- Concluding ----------------------------------------------------------------------------------------------------------
 
 --- Makes a hold of a granted acquisition. Fails if on_revoke gives it back at once.
--- @tparam Hold hold
--- @tparam table|nil record its record, if there is one
--- @treturn Hold|nil message, code
+---@param hold zklock.Hold
+---@param record? table its record, if there is one
+---@return zklock.Hold? message code
 local function take(hold, record)
     local lock, me = hold._lock, hold._caller
     local settings = lock._settings
@@ -208,10 +208,10 @@ local function timed_out(hold, timeout)
 end
 
 --- Concludes an acquisition that is decided or whose time is up.
--- @tparam Hold hold
--- @tparam number timeout
--- @tparam table|nil record its record, if there is one
--- @treturn Hold|nil message, code
+---@param hold zklock.Hold
+---@param timeout number
+---@param record? table its record, if there is one
+---@return zklock.Hold? message code
 local function conclude(hold, timeout, record)
     local lock, acquisition = hold._lock, hold._acquisition
     lock._settings.desk.attempts[hold] = nil
@@ -239,7 +239,7 @@ end
 acquire.conclude = conclude
 
 --- Ends the wait for a hold.
--- @treturn boolean whether there was a wait to end
+---@return boolean # whether there was a wait to end
 function acquire.cancel(hold)
     if hold._state or hold._cancelled then
         return false
@@ -271,7 +271,7 @@ local OFFLINE_PATIENCE = 0.1
 acquire.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 
 --- Waits for a lock that was asked for.
--- @treturn Hold|nil message, code
+---@return zklock.Hold? message code
 local function wait_for(hold, deadline, timeout, record)
     local client = hold._lock._client
     if hold._try and client:desk().core:state() ~= "connected" then
@@ -285,7 +285,7 @@ local function wait_for(hold, deadline, timeout, record)
 end
 
 --- Asks for a lock and waits. Gives up the acquisition unless it returns a hold. Runs protected.
--- @treturn Hold|nil message, code
+---@return zklock.Hold? message code
 local function attempt(hold, timeout, count, record)
     local lock = hold._lock
     local settings = lock._settings
@@ -331,8 +331,8 @@ end
 
 --- What a coroutine does with a lock that has holds already: refuses what would wait for itself, counts the levels of a reentrant
 -- lock, and drops what was lost.
--- @treturn boolean whether it is answered; false: there is nothing that the caller has
--- @treturn Hold|nil message, code
+---@return boolean # whether it is answered; false: there is nothing that the caller has
+---@return zklock.Hold? message code
 local function use(lock, timeout, count, me, record)
     local hold = own(lock, me)
     while hold and hold._state and not hold._acquisition:held() and hold._caller.thread ~= me.thread do
@@ -368,12 +368,12 @@ end
 
 --- Acquires on behalf of the running coroutine. A refusal is counted where it is decided. An error gives the acquisition up. After
 -- the protected call nothing is left to do that another error could prevent.
--- @tparam Lock lock
--- @tparam number timeout seconds; 0 tries
--- @tparam number count
--- @tparam boolean|nil keep
--- @tparam table|nil record in which the acquisition is noted
--- @treturn Hold|nil message, code
+---@param lock zklock.Lock
+---@param timeout number seconds; 0 tries
+---@param count number
+---@param keep? boolean
+---@param record? table in which the acquisition is noted
+---@return zklock.Hold? message code
 function acquire.enter(lock, timeout, count, keep, record)
     local settings, holds, kept = lock._settings, lock._holds, lock._kept
     local me = running(settings.owner)

@@ -34,7 +34,7 @@ arguments.MULTI = { acquire = arguments.LOCK.with_lock, with_lock = arguments.LO
 arguments.RELEASE = { wait = { options.boolean }, timeout = { options.timeout } }
 
 --- Returns the number of permits that the settings ask for: 1 except for semaphores.
--- @treturn number; or nil and what is wrong
+---@return number? # or nil and what is wrong
 local function read_count(self, settings)
     local count = settings.count or 1
     if self._permits and count > self._permits then
@@ -44,10 +44,10 @@ local function read_count(self, settings)
 end
 
 --- Reads the argument of acquire and with_lock: nil, seconds, or a table of the kind's settings.
--- @tparam Lock|Multi self
--- @tparam number|table|nil given
--- @tparam string method "acquire" or "with_lock"
--- @treturn number seconds, count, whether to keep, and the callback or nil; or nil and what is wrong
+---@param self zklock.Lock|zklock.Multi
+---@param given? number|table
+---@param method string "acquire" or "with_lock"
+---@return number? # seconds, count, whether to keep, and the callback or nil; or nil and what is wrong
 function arguments.read_acquire(self, given, method)
     if given == nil then
         return huge, 1
@@ -67,7 +67,7 @@ function arguments.read_acquire(self, given, method)
 end
 
 --- Reads the argument of try_acquire: nil, or a table of the kind's settings.
--- @treturn number count, whether to keep, and the callback or nil; or nil and what is wrong
+---@return number? # count, whether to keep, and the callback or nil; or nil and what is wrong
 function arguments.read_try(self, given)
     if given == nil then
         return 1

@@ -88,14 +88,14 @@ local function begin(subject, fn)
 end
 
 --- Acquires for a callback. Returns at once.
--- @tparam Lock lock
--- @tparam number seconds 0: try; math.huge: no limit
--- @tparam number count
--- @tparam boolean|nil keep
--- @tparam function fn
--- @treturn table|nil the call
--- @treturn string|nil message
--- @treturn string|nil code "closed", "forked", "phase", "failed": the callback is not going to be called
+---@param lock zklock.Lock
+---@param seconds number 0: try; math.huge: no limit
+---@param count number
+---@param keep? boolean
+---@param fn function
+---@return table? # the call
+---@return string? message
+---@return zklock.Code? code "closed", "forked", "phase", "failed": the callback is not going to be called
 return function(lock, seconds, count, keep, fn)
     local able, message, code = Call.is_possible(lock._client)
     if not able then

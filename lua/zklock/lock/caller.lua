@@ -57,7 +57,7 @@ caller.is_over = is_over
 
 --- Returns the hold that the caller has by a lock, or its acquisition under way: that of its coroutine, otherwise what an ended
 -- coroutine of its owner has left. A coroutine that was killed inside with_lock leaves nothing: that hold is going to end.
--- @treturn Hold|nil
+---@return zklock.Hold?
 function caller.own(lock, me)
     local hold, left = lock._holds and lock._holds[me.key], nil
     while hold do
@@ -74,7 +74,7 @@ function caller.own(lock, me)
 end
 
 --- Returns the hold that a method of a lock is about: that of the running coroutine, otherwise the only one of its owner.
--- @treturn Hold|nil
+---@return zklock.Hold?
 function caller.meant(lock)
     local holds = lock._holds
     if not holds then

@@ -59,11 +59,11 @@ local function waits_for_itself(lock, count, me)
 end
 
 --- Returns a message if an acquisition would wait for itself; otherwise nil.
--- @tparam Lock lock
--- @tparam Hold|nil hold what the caller has by the lock already
--- @tparam number timeout seconds; 0 does not wait
--- @tparam number count
--- @tparam table me the caller
+---@param lock zklock.Lock
+---@param hold? zklock.Hold what the caller has by the lock already
+---@param timeout number seconds; 0 does not wait
+---@param count number
+---@param me table the caller
 return function(lock, hold, timeout, count, me)
     local name, path = lock._kind.name, lock._path
     if not hold then

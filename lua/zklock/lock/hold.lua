@@ -49,9 +49,9 @@ Hold.__index = Hold
 local check_self = new_check("hold", "a hold", { [Hold] = true })
 
 --- Makes a hold for an acquisition that waits, of one permit. Nothing is sent yet.
--- @tparam Lock lock
--- @tparam table|boolean me the caller that acquires (zklock.lock.caller); false: none, but a callback
--- @treturn Hold
+---@param lock zklock.Lock
+---@param me table|boolean the caller that acquires (zklock.lock.caller); false: none, but a callback
+---@return zklock.Hold
 function Hold.new(lock, me)
     return setmetatable({ _lock = lock, _caller = me, _state = false }, Hold) -- and C adds `_acquisition`
 end
@@ -102,8 +102,8 @@ local function drop(self)
 end
 
 --- The reason why it has ended although the program has not released it, as C reports it.
--- @treturn string message
--- @treturn string code "lost"; "not_held" if the adapter has released it
+---@return string message
+---@return zklock.Code code "lost"; "not_held" if the adapter has released it
 function Hold.lost_message(self)
     local lock, phase, _, message = self._lock, self._acquisition:phase()
     if phase == "lost" and message ~= "" then
@@ -203,8 +203,8 @@ end
 -- Releasing -----------------------------------------------------------------------------------------------------------
 
 --- Begins the end of one level.
--- @tparam number|nil block_for for how many seconds this may block until the hold has ended
--- @treturn Hold|true|nil itself, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
+---@param block_for? number for how many seconds this may block until the hold has ended
+---@return zklock.Hold|true|nil # itself, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
 --   message, code
 function Hold.begin_release(self, block_for)
     local state = self._state
@@ -264,8 +264,8 @@ function Hold.await_release(self, deadline, seconds)
 end
 
 --- Ends one level.
--- @tparam boolean wait_for_server
--- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
+---@param wait_for_server boolean
+---@param timeout? number how many seconds to wait for the server, if less than the session timeout
 function Hold.leave(self, wait_for_server, timeout)
     local ask, begun = wait_for_server and self._lock._settings.may_block_for, nil
     local block_for = ask and ask() or nil
@@ -285,7 +285,7 @@ end
 local leave = Hold.leave
 
 --- Reads the settings of a release.
--- @treturn boolean whether to wait for the server, and for how many seconds or nil; nil and what is wrong
+---@return boolean? # whether to wait for the server, and for how many seconds or nil; nil and what is wrong
 function Hold.read_release(lock, settings)
     if settings == nil then
         return lock._settings.wait_release
@@ -301,15 +301,14 @@ end
 
 --- Releases the lock; a reentrant lock, by one level. Waits until the server has acknowledged the release, unless told not to,
 -- but never longer than the session timeout. After that the node is deleted in the background.
--- @tparam table|nil settings `{wait = false}` returns at once; default: the lock's option wait_release. `{timeout = seconds}`
---   waits no longer than that; default and maximum: the session timeout
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code: "not_held" (it was released before); "lost" (it had ended before; sometimes this shows only when the
+---@param settings? zklock.ReleaseOptions `{wait = false}` returns at once; default: the lock's option wait_release. `{timeout =
+--   seconds}` waits no longer than that; default and maximum: the session timeout
+---@return true? released
+---@return string? message
+---@return zklock.Code? code "not_held" (it was released before); "lost" (it had ended before; sometimes this shows only when the
 --   server finds no node to delete. It is reported once. A release that does not wait does not report it); "disconnected" (not
 --   acknowledged; the release goes on in the background); "phase" (it would have to wait, and nothing can wait here: the same);
 --   "no_auth" (the server refuses to delete the node, which stays until the client closes); "forked"
--- @raise when settings are malformed
 function Hold:release(settings)
     check_self(self, "release")
     local wait_for_server, timeout = Hold.read_release(self._lock, settings)
@@ -346,8 +345,8 @@ function Hold.disclose(self, level)
 end
 
 --- Why it has ended although the program has not released it.
--- @treturn string|nil message; nil: it is held, or was released
--- @treturn string|nil code "lost"; "forked": this is the child of the process that holds it
+---@return string? message nil: it is held, or was released
+---@return zklock.Code? code "lost"; "forked": this is the child of the process that holds it
 function Hold.problem(self)
     if self._state == "released" or self._acquisition:held() then
         return nil
@@ -378,14 +377,14 @@ end
 local held_acquisition = Hold.held_acquisition
 
 --- Whether it is held at this instant, by the local clock. True only while no other zklock client can hold the lock. Sends nothing.
--- @treturn boolean
+---@return boolean held
 function Hold:held()
     check_self(self, "held")
     return held_acquisition(self) ~= nil
 end
 
 --- How much longer it is certainly held if nothing more arrives from ZooKeeper.
--- @treturn number seconds; 0 when not held; math.huge without a lease
+---@return number seconds 0 when not held; math.huge without a lease
 function Hold:remaining()
     check_self(self, "remaining")
     local acquisition = held_acquisition(self)
@@ -394,7 +393,7 @@ end
 
 --- How long it was waited for. 0 exactly if no contender was before it that excluded it, however long the servers
 -- took. So a program that fills a cache looks into the cache again only if this is above 0.
--- @treturn number|nil seconds from the request to the grant; nil when not held
+---@return number? seconds from the request to the grant; nil when not held
 function Hold:waited()
     check_self(self, "waited")
     local acquisition = held_acquisition(self)
@@ -402,7 +401,7 @@ function Hold:waited()
 end
 
 --- Reads the argument of extend.
--- @treturn number seconds; or nil and what is wrong
+---@return number? # seconds; or nil and what is wrong
 function Hold.read_extend(lock, seconds)
     if seconds == nil then
         return lock._settings.max_hold or huge
@@ -434,11 +433,10 @@ end
 
 --- Makes it end by itself so many seconds from now, whatever it had left: earlier or later than before. Sends
 -- nothing. The option `max_hold` stays as it is for later holds.
--- @tparam number|nil seconds above 0; math.huge: no limit; default: the option `max_hold`, without it no limit
--- @treturn true|nil
--- @treturn string|nil message
--- @treturn string|nil code: "not_held" (it was released); "lost" (it has ended before, for example by max_hold); "forked"
--- @raise when seconds are malformed
+---@param seconds? number above 0; math.huge: no limit; default: the option `max_hold`, without it no limit
+---@return true? extended
+---@return string? message
+---@return zklock.Code? code "not_held" (it was released); "lost" (it has ended before, for example by max_hold); "forked"
 function Hold:extend(seconds)
     check_self(self, "extend")
     local read, wrong = Hold.read_extend(self._lock, seconds)
@@ -453,7 +451,7 @@ end
 --
 -- A token is 30 characters: 19 decimal digits (the czxid of the lock's node), a hyphen, 10 decimal digits (how many grants that
 -- node has served before).
--- @treturn string|nil nil when not held
+---@return string? token nil when not held
 function Hold:token()
     check_self(self, "token")
     local acquisition = held_acquisition(self)
@@ -465,9 +463,9 @@ end
 --
 -- Each number is less than 2^32, so every Lua holds and prints it exactly, also a Lua whose numbers are doubles. A single
 -- number for the whole czxid could be rounded there.
--- @treturn number|nil high the upper 32 bits of the czxid of the lock's node; nil when not held
--- @treturn number low the lower 32 bits of it
--- @treturn number grants how many grants that node has served before
+---@return number? high the upper 32 bits of the czxid of the lock's node; nil when not held
+---@return number? low the lower 32 bits of it
+---@return number? grants how many grants that node has served before
 function Hold:token_numbers()
     check_self(self, "token_numbers")
     local acquisition = held_acquisition(self)
@@ -478,14 +476,14 @@ function Hold:token_numbers()
 end
 
 --- The path of its lock.
--- @treturn string
+---@return string path
 function Hold:path()
     check_self(self, "path")
     return self._lock._path
 end
 
 --- The path of the znode by which it is held.
--- @treturn string|nil nil when not held
+---@return string? node nil when not held
 function Hold:node()
     check_self(self, "node")
     local acquisition = held_acquisition(self)
@@ -493,9 +491,9 @@ function Hold:node()
 end
 
 --- All nodes by which it is held: a semaphore has a node for each permit.
--- @treturn table|nil array of paths; nil when not held
--- @treturn string|nil message, when there was no memory for them
--- @treturn string|nil code
+---@return table? # array of paths; nil when not held
+---@return string? message when there was no memory for them
+---@return zklock.Code? code
 function Hold.nodes(self)
     local acquisition = held_acquisition(self)
     if not acquisition then
@@ -506,7 +504,7 @@ end
 
 --- Begins a transaction whose writes happen only if it is still held. The server checks that, for a semaphore of all
 -- permits, together with the writes.
--- @treturn Transaction
+---@return zklock.Transaction transaction
 function Hold:transaction()
     check_self(self, "transaction")
     return Transaction.guarded(self._lock._client, { { lock = self._lock, hold = self } })

@@ -16,7 +16,7 @@ local coroutine, error, pcall, setmetatable, type = coroutine, error, pcall, set
 local with_lock = {}
 
 --- Reads the arguments of a with_lock.
--- @treturn number seconds, count and whether to keep; or nil and what is wrong
+---@return number? # seconds, count and whether to keep; or nil and what is wrong
 function with_lock.read(self, fn, timeout)
     if type(fn) ~= "function" then
         return nil, "the first argument must be a function"
@@ -26,7 +26,7 @@ end
 
 --- Finds the hold that the end of a with_lock has to release. with_lock had this one, `level` levels deep. If the function released
 -- its own level, or more, nothing is left to release. If it acquired anew in the same coroutine, that is released.
--- @treturn Hold|nil nil if there is nothing to release
+---@return zklock.Hold? # nil if there is nothing to release
 function with_lock.ends(hold, level)
     if hold._state == "granted" then
         return hold._levels >= level and hold or nil
@@ -101,7 +101,7 @@ local function conclude(steps, taken, seconds, ok, ...)
 end
 
 --- Acquires, runs fn(hold, …), and gives back.
--- @return the results of the public with_lock
+---@return any # the results of the public with_lock
 function with_lock.run(steps, self, taken, fn, seconds, count, keep, ...)
     return conclude(steps, taken, seconds,
         self._client:desk().protect(acquire_and_run, steps, self, taken, fn, seconds, count, keep, ...))

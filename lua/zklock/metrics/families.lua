@@ -77,10 +77,10 @@ learn_bounds("zklock_hold_seconds", meter.hold_time)
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
 --- Returns labels as the text form has them, without braces, sorted by name.
--- @tparam table labels
--- @tparam string|false group its label, if there is one
--- @tparam string|false more name of one more label, if there is one
--- @tparam string value of that label
+---@param labels table
+---@param group string|false its label, if there is one
+---@param more string|false name of one more label, if there is one
+---@param value string of that label
 local function label_text(labels, group, more, value)
     local parts = {}
     local function add(name, its_value)
@@ -170,10 +170,10 @@ local function read_groups(groups, labels, page)
 end
 
 --- Adds the present values of a client to a page.
--- @tparam Client client
--- @tparam table labels name -> value
--- @tparam table page see zklock.metrics.page
--- @treturn true|nil message, code "forked"
+---@param client zklock.Client
+---@param labels table name -> value
+---@param page table see zklock.metrics.page
+---@return true? message code "forked"
 function families.read(client, labels, page)
     local stats, message, code = client:stats()
     if not stats then

@@ -143,10 +143,10 @@ local function drain(self)
 end
 
 --- Begins to publish.
--- @tparam table dict the shared dictionary
--- @tparam string name its name
--- @tparam table clients list of { client =, labels = }, which may grow
--- @treturn Workers|nil the problem
+---@param dict table the shared dictionary
+---@param name string its name
+---@param clients table list of { client =, labels = }, which may grow
+---@return table? # the problem
 function Workers.start(dict, name, clients)
     local self = setmetatable({
         dict = dict, name = name, clients = clients, complained = false,

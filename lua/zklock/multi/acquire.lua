@@ -41,7 +41,7 @@ end
 
 --- Asks for all members at once and waits for none. Takes the granted members up to the first refused one, and gives back those
 -- behind it.
--- @treturn true|nil message and code of the first that was not granted, and this member, whose refusal is not counted yet; nothing
+---@return true? message and code of the first that was not granted, and this member, whose refusal is not counted yet; nothing
 -- of these if the run was cancelled meanwhile
 local function take_together(self, run, way, deadline)
     local handles, members = {}, self._members
@@ -183,7 +183,7 @@ end
 
 --- Runs one acquisition from beginning to end. An error gives it up. After the protected call nothing is left to do that another
 -- error could prevent.
--- @treturn table|nil the run, which has the holds; nil, message, code
+---@return table? # the run, which has the holds; nil, message, code
 function acquires.acquire(self, timeout, run)
     local other = self._runs[run.me.thread]
     if other and other.me.owner == run.me.owner then -- otherwise nginx has reused the thread of a request that was aborted

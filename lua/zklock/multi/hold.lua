@@ -24,12 +24,11 @@ function MultiHold.new(multi, holds)
 end
 
 --- Releases all members, also when some releases fail.
--- @tparam table|nil settings `{wait = false}` returns at once; default: each member's option wait_release. `{timeout =
+---@param settings? zklock.ReleaseOptions `{wait = false}` returns at once; default: each member's option wait_release. `{timeout =
 --   seconds}`: as of Hold:release
--- @treturn true|nil
--- @treturn string|nil message: all failures
--- @treturn string|nil code of the first failure: as of Hold:release
--- @raise when settings are malformed
+---@return true? released
+---@return string? message all failures
+---@return zklock.Code? code of the first failure: as of Hold:release
 function MultiHold:release(settings)
     check_self(self, "release")
     local read, wrong = options.read(settings, arguments.RELEASE)
@@ -40,14 +39,14 @@ function MultiHold:release(settings)
 end
 
 --- Whether all members are held at this instant. Sends nothing.
--- @treturn boolean
+---@return boolean held
 function MultiHold:held()
     check_self(self, "held")
     return self:remaining() > 0
 end
 
 --- How much longer all members are certainly held if nothing more arrives from ZooKeeper.
--- @treturn number seconds; 0 when a member is not held
+---@return number seconds 0 when a member is not held
 function MultiHold:remaining()
     check_self(self, "remaining")
     local least = huge
@@ -59,7 +58,7 @@ function MultiHold:remaining()
 end
 
 --- The holds of the members, in the order in which they were taken.
--- @treturn table a new list of holds
+---@return zklock.Hold[] holds a new list of holds
 function MultiHold:holds()
     check_self(self, "holds")
     local holds = {}
@@ -72,7 +71,7 @@ end
 --- Begins a transaction whose writes happen only if all members are still held. The server checks that, for a semaphore of all
 -- permits, together with the writes. The description of Hold:transaction applies to each member, and the message names the
 -- first member that is not held.
--- @treturn Transaction
+---@return zklock.Transaction transaction
 function MultiHold:transaction()
     check_self(self, "transaction")
     local guards = {}

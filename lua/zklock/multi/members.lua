@@ -19,7 +19,7 @@ end
 
 --- Finds a semaphore and a lock on the semaphore's queue, which cannot be held together: the lock would wait for the head of the
 -- queue, which waits for the permits.
--- @treturn string|nil what is wrong
+---@return string? # what is wrong
 local function queue_among(locks)
     local queues = {}
     for _, member in ipairs(locks) do
@@ -38,7 +38,7 @@ local function queue_among(locks)
 end
 
 --- Checks the members, for Client:multi.
--- @treturn table the members in the order of their paths; or nil and what is wrong
+---@return table? # the members in the order of their paths; or nil and what is wrong
 function members.check(client, given)
     if type(given) ~= "table" or getmetatable(given) ~= nil then
         return nil, "the argument must be a list of locks"

@@ -13,14 +13,14 @@ local now = core.now
 local releases = {}
 
 --- Releases the members: begins with all of them, then waits for all. A failure does not stop the other releases. Runs protected.
--- @tparam Multi multi
--- @tparam table holds
--- @tparam table records in which is noted everything that is given back, before the first member is
--- @tparam boolean|nil wait_for_server nil: by the option of each member
--- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
--- @treturn true|nil
--- @treturn string|nil message: all failures
--- @treturn string|nil code of the first failure
+---@param multi zklock.Multi
+---@param holds table
+---@param records table in which is noted everything that is given back, before the first member is
+---@param wait_for_server? boolean nil: by the option of each member
+---@param timeout? number how many seconds to wait for the server, if less than the session timeout
+---@return true?
+---@return string? message all failures
+---@return zklock.Code? code of the first failure
 local function release_noted(multi, holds, records, wait_for_server, timeout)
     local members, client = multi._members, multi._client
     for index = 1, #members do
@@ -83,9 +83,9 @@ function releases.release(multi, holds, wait_for_server, timeout)
 end
 
 --- Waits until the server has acknowledged the ends of holds that have begun, for each member with the option wait_release.
--- @tparam number|nil timeout how many seconds to wait for the server, if less than the session timeout
--- @tparam table ended the hold whose end has begun, by index; false or true where there is nothing to wait for
--- @treturn string|nil the message of a member whose lock turns out to be lost
+---@param timeout? number how many seconds to wait for the server, if less than the session timeout
+---@param ended table the hold whose end has begun, by index; false or true where there is nothing to wait for
+---@return string? # the message of a member whose lock turns out to be lost
 function releases.await(multi, timeout, ended)
     local seconds = multi._client:release_timeout(timeout)
     local deadline = now() + seconds
@@ -101,7 +101,7 @@ function releases.await(multi, timeout, ended)
 end
 
 --- Begins to release what a with_lock has acquired and still holds.
--- @treturn table for each member the hold whose end has begun, true, or false, as releases.await takes it
+---@return table # for each member the hold whose end has begun, true, or false, as releases.await takes it
 function releases.begin_end(run)
     local ended = {}
     for index = #run.records, 1, -1 do

@@ -20,9 +20,9 @@ local Run = {}
 Run.__index = Run
 
 --- Makes a run for the running coroutine. Nothing is asked for yet.
--- @tparam Multi multi
--- @tparam boolean|nil keep whether the holds outlive the request that acquires them
--- @tparam boolean|nil within whether with_lock is going to give them back
+---@param multi zklock.Multi
+---@param keep? boolean whether the holds outlive the request that acquires them
+---@param within? boolean whether with_lock is going to give them back
 function runs.new(multi, keep, within)
     return setmetatable({
         multi = multi, me = caller.running(multi._client:desk().adapter.owner), records = {}, taken = 0, try = false,
@@ -49,7 +49,7 @@ function runs.decided(run)
 end
 
 --- Finds a taken member that is not held any more. A member can be lost while the run waits for further members.
--- @treturn Hold|nil its hold; nil if all are held
+---@return zklock.Hold? # its hold; nil if all are held
 function runs.find_lost(run)
     for index = 1, run.taken do
         local hold = run.records[index].hold

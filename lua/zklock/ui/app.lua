@@ -65,9 +65,9 @@ App.__index = App
 --   * `revoke` function(path) that asks the holders of a lock to release it, may wait, and returns how many were asked, or nil and
 --     a message; nil: nobody may
 --
--- @tparam Model model
--- @tparam table|nil settings
--- @treturn App
+---@param model table
+---@param settings? table
+---@return table
 function App.new(model, settings)
     settings = settings or {}
     local hosts = {}
@@ -86,7 +86,7 @@ function App.new(model, settings)
 end
 
 --- Makes a token for one login.
--- @treturn string
+---@return string
 function App:new_token()
     local token = self.random()
     self.tokens[sha256(token)] = true
@@ -253,8 +253,8 @@ local function get(self, request)
 end
 
 --- Answers a request.
--- @tparam table request see above
--- @treturn table answer
+---@param request table see above
+---@return table # answer
 function App:respond(request)
     if not self:knows_host(request.header "host") then
         return refuse(421, "this server does not have the name that the request gives it (Host); see --host")

@@ -34,8 +34,8 @@ local SETTLE = 0.5
 local History = { WINDOW = WINDOW, ENDED = ENDED, ENOUGH = ENOUGH }
 History.__index = History
 
---- @tparam number now seconds since 1970
--- @tparam boolean|nil is_new true: the lock did not exist before, so what is seen first has just begun
+---@param now number seconds since 1970
+---@param is_new? boolean true: the lock did not exist before, so what is seen first has just begun
 function History.new(now, is_new)
     return setmetatable({
         began = now, seen = is_new or false,
@@ -92,9 +92,9 @@ local function finish(self, lane, now, permits, present, first, knows_sessions)
 end
 
 --- Takes in a lock state.
--- @tparam table|nil state nil: the lock's directory is gone
--- @tparam number now seconds since 1970
--- @tparam boolean knows_sessions whether resolve will be called with what the servers say about sessions
+---@param state? table nil: the lock's directory is gone
+---@param now number seconds since 1970
+---@param knows_sessions boolean whether resolve will be called with what the servers say about sessions
 function History:add(state, now, knows_sessions)
     local present, permits, first, grants, left = {}, {}, nil, 0, 0
     for _, contender in ipairs(state and state.contenders or {}) do
@@ -148,7 +148,7 @@ function History:add(state, now, knows_sessions)
 end
 
 --- Moves all that was seen in time, because the clock was set.
--- @tparam number seconds by which the clock is ahead of what it was; negative: it was set back
+---@param seconds number by which the clock is ahead of what it was; negative: it was set back
 function History:shift(seconds)
     self.began = self.began + seconds
     for _, lanes in ipairs { self.lanes, self.ended } do
@@ -167,9 +167,9 @@ function History:shift(seconds)
 end
 
 --- Decides the pending fates.
--- @tparam number now
--- @tparam function|nil is_gone function(session id): true, false, or nil if that is unknown; nil: nothing is known
--- @treturn boolean whether one was decided
+---@param now number
+---@param is_gone? function function(session id): true, false, or nil if that is unknown; nil: nothing is known
+---@return boolean # whether one was decided
 function History:resolve(now, is_gone)
     local any = false
     for _, lane in ipairs(self.pending > 0 and self.ended or {}) do
@@ -188,8 +188,8 @@ function History:resolve(now, is_gone)
 end
 
 --- Forgets what is older than the window.
--- @treturn boolean whether nothing is left of contenders that are gone
--- @treturn boolean whether the figures have changed
+---@return boolean # whether nothing is left of contenders that are gone
+---@return boolean # whether the figures have changed
 function History:forget(now)
     local oldest, changed = now - WINDOW, false
     while self.ended[1] and self.ended[1].ended < oldest do
@@ -219,7 +219,7 @@ local function quantiles(ring)
 end
 
 --- The figures of the lock.
--- @treturn table `rate` grants a second in the window or since the beginning, `wait` and `hold`: { count, p50, p99 } of the last
+---@return table # `rate` grants a second in the window or since the beginning, `wait` and `hold`: { count, p50, p99 } of the last
 --   waits and holds that were seen, in seconds; `long` the length of a hold that is longer than 99 % of them, if there are enough
 function History:figures(now)
     local grants = 0

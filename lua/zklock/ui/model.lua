@@ -79,9 +79,9 @@ end
 --   * `extra` fields that are added to each frame
 --   * `interval` seconds between two readings of a lock, default 1
 --
--- @tparam Client client
--- @tparam table settings
--- @treturn Model
+---@param client zklock.Client
+---@param settings table
+---@return table
 function Model.new(client, settings)
     local clock = settings.clock or new_clock()
     return setmetatable({
@@ -434,8 +434,8 @@ function Model:pause(seconds)
 end
 
 --- The poller: returns when the client is closed, when stop is called, or when there was no viewer for so long.
--- @tparam number|nil idle seconds; nil: no limit
--- @tparam function|nil is_over is called about once a second; if it returns true, the poller ends
+---@param idle? number seconds; nil: no limit
+---@param is_over? function is called about once a second; if it returns true, the poller ends
 function Model:run(idle, is_over)
     while not self.stopped do
         self.stopped = is_over ~= nil and is_over()
@@ -483,9 +483,9 @@ end
 -- Viewers -------------------------------------------------------------------------------------------------------------
 
 --- Adds a viewer.
--- @tparam string|nil path of the lock that it shows; nil: the list of all
--- @tparam function wake is called without arguments when there is something to send, or the model has stopped. Must not wait
--- @treturn table|nil viewer; nil: there are too many
+---@param path? string of the lock that it shows; nil: the list of all
+---@param wake function is called without arguments when there is something to send, or the model has stopped. Must not wait
+---@return table? # viewer; nil: there are too many
 function Model:add_viewer(path, wake)
     if self.viewer_count >= VIEWERS or self.stopped then
         return nil
@@ -564,7 +564,7 @@ local function fields_of(self, path, seen)
 end
 
 --- Returns the message that a viewer gets now, and notes that it is sent. Call it when the viewer is woken, and once a second.
--- @treturn string|nil nil: nothing
+---@return string? # nil: nothing
 function Model:message(viewer)
     local now, state = core.now(), tostring(self.client:state()) .. tostring(self.stopped) .. tostring(self.problem)
     local name, fields = "change", false

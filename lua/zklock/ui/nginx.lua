@@ -147,7 +147,7 @@ local function answer(client, settings)
 end
 
 --- See zklock.ui.serve, which has checked the settings.
--- @treturn string|nil what is wrong with the settings
+---@return string? # what is wrong with the settings
 function serving.serve(settings)
     if exiting() then -- on a connection that was kept from before: the next one reaches the next worker
         ngx.status = 503

@@ -138,9 +138,9 @@ function Connection:stream(head, path)
 end
 
 --- Reads the head of a request.
--- @treturn table|nil request for zklock.ui.app, with `length` of the body
--- @treturn integer|nil status of the refusal
--- @treturn string|nil message
+---@return table? # request for zklock.ui.app, with `length` of the body
+---@return integer? # status of the refusal
+---@return string? message
 local function read_head(head)
     local method, target, version = head:match "^(%u+) (%S+) HTTP/(%d%.%d)\r\n"
     if not method then
@@ -355,12 +355,12 @@ local function bind_path(self)
 end
 
 --- Begins to listen.
--- @tparam App app
--- @tparam table address { host =, port = } or { path = } of a unix socket. A socket is taken over if no program listens on it
--- @tparam function report function(text) for defects
--- @tparam table|nil limits `connections`, `read` and `write`: in place of CONNECTIONS, READ and WRITE
--- @treturn Server|nil its field `port` is the port
--- @treturn string|nil message
+---@param app table
+---@param address table { host =, port = } or { path = } of a unix socket. A socket is taken over if no program listens on it
+---@param report function function(text) for defects
+---@param limits? table `connections`, `read` and `write`: in place of CONNECTIONS, READ and WRITE
+---@return table? # its field `port` is the port
+---@return string? message
 function Server.start(app, address, report, limits)
     limits = limits or {}
     local self = setmetatable({

@@ -32,7 +32,7 @@ end
 local run_in_timer
 
 --- Starts a timer for one callback. `again`: for a callback whose timer may have been dropped.
--- @treturn boolean whether it has started
+---@return boolean # whether it has started
 local function start_timer(again)
     local ok, started = pcall(timer_at, 0, run_in_timer, again)
     return ok and started ~= nil and started ~= false
@@ -59,7 +59,7 @@ function callbacks.spawn(fn)
 end
 
 --- The work of a tick: starts timers for the callbacks that have not begun.
--- @treturn boolean whether there are any
+---@return boolean # whether there are any
 function callbacks.look_after()
     for _ = 1, min(MOST_AGAIN, last - first + 1) do
         start_timer(true)

@@ -49,7 +49,7 @@ local function is_abandoned(hold)
 end
 
 --- Gives back abandoned holds: those with `keep` only if `all`; those of timers also if their time of grace is over.
--- @treturn boolean whether something is still held
+---@return boolean # whether something is still held
 function holds.release_abandoned(client, all, grace_is_over)
     local abandoned, living = {}, false
     for _, hold in pairs(client:desk().observers) do

@@ -73,7 +73,7 @@ local reported_late, reported_broken = -huge, -huge
 local turn_of_wakes, wakes = 0, 0
 
 --- Wakes a waiter unless this turn has woken enough.
--- @treturn boolean whether it has woken the waiter
+---@return boolean # whether it has woken the waiter
 local function wake_now(waiter)
     local now = ngx.now()
     if now ~= turn_of_wakes then
@@ -88,7 +88,7 @@ local function wake_now(waiter)
 end
 
 --- Wakes the first waiters of the queue, as many as this turn may still wake.
--- @treturn boolean whether some are left
+---@return boolean # whether some are left
 local function wake_next(pump)
     local queue = pump.queue
     while queue.first <= queue.last do
@@ -220,8 +220,8 @@ local function turn(pump)
 end
 
 --- Connects to the client's notify socket.
--- @treturn table|nil the cosocket
--- @treturn string|nil the problem; nil if no connection is needed any more
+---@return table? # the cosocket
+---@return string? # the problem; nil if no connection is needed any more
 local function connect(pump)
     local client = pump.weak.client
     if not client or is_closed(client) then
@@ -246,7 +246,7 @@ local function connect(pump)
 end
 
 --- Reads and pumps until the pump must stop.
--- @treturn string|nil why the pump cannot read
+---@return string? # why the pump cannot read
 local function read_and_pump(pump)
     local socket, problem = connect(pump)
     if not socket then

@@ -154,9 +154,9 @@ end
 
 --- Whether nginx has dropped a coroutine, or nil if it was collected. Never true of coroutines that the program has made: that
 -- cannot be detected.
--- @tparam table request which the coroutine belonged to
--- @tparam thread|nil thread
--- @tparam number|boolean|nil place of the coroutine, as of running.place_of
+---@param request table which the coroutine belonged to
+---@param thread? thread
+---@param place? number|boolean of the coroutine, as of running.place_of
 function running.is_dropped_thread(request, thread, place)
     if not place then
         return false

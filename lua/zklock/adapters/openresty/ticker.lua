@@ -68,8 +68,8 @@ function ticker.attend()
 end
 
 --- Says what the ticker does, before it runs for the first time.
--- @tparam function on_tick called with nginx's time; returns whether the ticker must go on
--- @tparam function on_exit called instead when the worker exits; may sleep
+---@param on_tick function called with nginx's time; returns whether the ticker must go on
+---@param on_exit function called instead when the worker exits; may sleep
 function ticker.serve(on_tick, on_exit)
     work, drain = on_tick, on_exit
 end

@@ -58,7 +58,7 @@ function input.take()
 end
 
 --- Waits for the end of standard input or for the loss of the lock. A signal raises an interruption.
--- @treturn string "end" or "lost"
+---@return string # "end" or "lost"
 local function wait(lock, session)
     local client = session.client
     while true do

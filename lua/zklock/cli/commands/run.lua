@@ -53,7 +53,7 @@ function run.define(parser)
 end
 
 --- Returns the command as words.
--- @treturn table|nil list of words; nil and what is wrong
+---@return table? # list of words; nil and what is wrong
 local function command_of(arguments)
     local words = arguments.command_line
     if arguments.shell then
@@ -68,7 +68,7 @@ local function command_of(arguments)
 end
 
 --- Checks what argparse cannot.
--- @treturn table|nil the command; nil and what is wrong
+---@return table? # the command; nil and what is wrong
 local function check(arguments)
     local words, wrong = command_of(arguments)
     wrong = wrong or acquire.wrong_arguments(arguments)
@@ -182,7 +182,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
 end
 
 --- Waits for the lock and runs the command. Fills in the status.
--- @treturn Supervisor|nil nil: the command did not run
+---@return table? # nil: the command did not run
 local function hold_and_run(arguments, context, guard, status, words)
     local began = process.now()
     local deadline = arguments.wait and began + arguments.wait or huge

@@ -4,9 +4,6 @@ max_line_length = 132
 cache = false
 exclude_files = { "build/", ".luarocks/", "lua_modules/" }
 
--- Functions without a body, for language servers.
-files["docs/types"] = { ignore = { "212", "241" } }
-
 -- OpenResty's global, where the module runs inside it.
 files["lua"] = { read_globals = { "ngx" } }
 files["lua/zklock/ui/nginx.lua"] = { globals = { "ngx" } }

@@ -188,6 +188,5 @@ build = {
     ["zklock.version"] = "lua/zklock/version.lua",
     ["zklock.wait"] = "lua/zklock/wait.lua",
   },
-  -- The pages, and docs/types for language servers.
   copy_directories = { "docs" },
 }

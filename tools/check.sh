@@ -193,8 +193,7 @@ sort_out() {
         ;;
     VERSION | tools/version.lua | debian/* | CHANGELOG.md) contracts+=(spec/contract/packaging_spec.lua) ;;
     tools/sbom.lua) contracts+=(spec/contract/sbom_spec.lua) ;;
-    tools/docs.sh | tools/docstrings.lua | tools/annotations.lua | tools/reference.lua | tools/site.lua | tools/translations.lua | \
-        *.md | docs/*)
+    tools/docs.sh | tools/docstrings.lua | tools/reference.lua | tools/site.lua | tools/translations.lua | *.md | docs/*)
         documents=yes
         contracts+=("${documentation[@]}")
         ;;

@@ -1,38 +1,27 @@
---- docstrings: reads the functions of a Lua source and the comments directly above them.
+--- docstrings: reads Lua sources, and the comments that describe their functions and tables.
 --
 -- tools/reference.lua makes the reference of them, and spec/contract/docs_api_spec.lua compares them with the functions that exist.
 -- Reads sources as this project writes them, line by line; it is not a Lua parser.
 --
--- A docstring is a comment whose first line begins with "---" and that is directly above a definition. Tags begin with "---@": they
--- are those that language servers read, "---@param name? type text" and "---@return type name text", or "# text" without a name.
+-- A docstring is a comment whose first line begins with "---". Tags are those of language servers (LuaCATS), and begin with "---@":
+--
+--     --- Says what the function does. Further lines begin with "--".
+--     ---@param name? type text
+--     ---@return type name text
+--     ---@return type # text of a result without a name
+--
+--     --- Says what the table is. Directly above `local Thing = …` it is the class of the functions of Thing. A public class has
+--     -- its methods (`Thing:method`), and a module, whose name begins with a small letter, has its functions (`thing.method`).
+--     -- Names that begin with an underscore are private.
+--     ---@class zklock.Thing: zklock.Base
+--     ---@field name? type text
+--     -- A text that is too long for that line stands above it.
+--     ---@field name? type
+--
+--     ---@alias zklock.Word
+--     ---| "literal" # text
 
 local docstrings = {}
-
---- The public classes and modules, in the order in which the reference lists them: the files that define their functions, and the
--- module's name for require. Of a class the methods are public (`Class:name`), of a module its functions; names that begin with
--- one underscore are private. The text of a section of a class may be a file's header.
-docstrings.PUBLIC = {
-    { name = "zklock", kind = "module", module = "zklock", files = { "lua/zklock/init.lua", "lua/zklock/key.lua" } },
-    { name = "Client", kind = "classmod", module = "zklock.client", files = { "lua/zklock/client.lua", "lua/zklock/node.lua" },
-      sections = { ["lua/zklock/node.lua"] = "Nodes" } },
-    { name = "Lock", kind = "classmod", module = "zklock.lock", files = { "lua/zklock/lock.lua" } },
-    { name = "Hold", kind = "classmod", module = "zklock.lock.hold", files = { "lua/zklock/lock/hold.lua" } },
-    { name = "RwLock", kind = "classmod", module = "zklock.rwlock", files = { "lua/zklock/rwlock.lua" } },
-    { name = "Latch", kind = "classmod", module = "zklock.latch", files = { "lua/zklock/latch.lua" } },
-    { name = "Semaphore", kind = "classmod", module = "zklock.semaphore", files = { "lua/zklock/semaphore.lua" }, base = "Lock" },
-    { name = "Multi", kind = "classmod", module = "zklock.multi", files = { "lua/zklock/multi.lua" } },
-    { name = "MultiHold", kind = "classmod", module = "zklock.multi.hold", files = { "lua/zklock/multi/hold.lua" } },
-    { name = "Transaction", kind = "classmod", module = "zklock.transaction", files = { "lua/zklock/transaction.lua" } },
-    { name = "Watch", kind = "classmod", module = "zklock.node", field = "Watch", files = { "lua/zklock/node.lua" } },
-    { name = "metrics", kind = "module", module = "zklock.metrics", files = { "lua/zklock/metrics.lua" } },
-    { name = "Collector", kind = "classmod", module = "zklock.metrics", field = "Collector",
-      files = { "lua/zklock/metrics.lua" } },
-    { name = "ui", kind = "module", module = "zklock.ui", files = { "lua/zklock/ui.lua" } },
-    { name = "inspect", kind = "module", module = "zklock.inspect", files = { "lua/zklock/inspect.lua" } },
-    { name = "Watcher", kind = "classmod", module = "zklock.inspect.watcher", files = { "lua/zklock/inspect/watcher.lua" } },
-    { name = "Call", kind = "classmod", module = "zklock.call", files = { "lua/zklock/call.lua" } },
-    { name = "Leader", kind = "classmod", module = "zklock.leader", files = { "lua/zklock/leader.lua" } }
-}
 
 function docstrings.read_file(path)
     local file = assert(io.open(path, "rb"))
@@ -66,30 +55,15 @@ local function definition(lines, index)
         text = text .. " " .. lines[index]
     end
     local owner, separator, name, arguments = text:match("^%s*function%s+([%w_]+)([.:])([%w_]+)%s*(%b())")
-    if not owner then
-        owner, separator, name, arguments = text:match("^%s*([%a_][%w_]*)([.])([%w_]+)%s*=%s*function%s*(%b())")
-    end
     if owner then
-        return { kind = "function", owner = owner, separator = separator, name = name, arguments = split_arguments(arguments) }
-    end
-    arguments = text:match("^return function%s*(%b())")
-    if arguments then
-        return { kind = "function", name = "return", arguments = split_arguments(arguments) }
+        return { owner = owner, separator = separator, name = name, arguments = split_arguments(arguments) }
     end
     name, arguments = text:match("^%s*local%s+function%s+([%w_]+)%s*(%b())")
-    if name then
-        return { kind = "local", name = name, arguments = split_arguments(arguments) }
-    end
-    name = text:match("^local%s+([%a_][%w_]*)%s*=%s*{}$")
-    if name then
-        return { kind = "local_table", name = name }
-    end
-    name = text:match("^%s+([%a_][%w_]*)%s*=%s*[^=]")
-    return name and { kind = "field", name = name } or nil
+    return name and { name = name, arguments = split_arguments(arguments) } or nil
 end
 
 --- Splits 'number seconds, 1 or more' into the type and the text. A type has blanks between brackets, and after ":" and "," only.
-function docstrings.split_type(text)
+local function split_type(text)
     local depth, quoted = 0, false
     for position = 1, #text do
         local char = text:sub(position, position)
@@ -106,27 +80,51 @@ function docstrings.split_type(text)
     return text, ""
 end
 
---- Splits a docstring, without its dashes, into `text` and its tags: `params` ({ name, optional, type, text }), `returns` ({ type,
--- name, text }; the name may be nil), `unknown` (names of tags that are none of these). Lines below a tag are part of its text.
+--- 'name? type text' -> { name, optional, type, text }
+local function split_field(text)
+    local name, optional, described = text:match("^([%w_.]+)(%??)%s*(.*)$")
+    local field = { name = name, optional = optional == "?" }
+    field.type, field.text = split_type(described or "")
+    return field
+end
+
+--- Reads a docstring, whose lines are without dashes.
+---@return table # `text`; `params` and `fields`: { name, optional, type, text }; `returns`: { type, name, text }, the name may be
+--   nil; `values` of an alias: { name, text }; `class`, `base`, `alias`: names or nil; `unknown`: tags that are none of these
 function docstrings.parse_comment(lines)
-    local doc = { text = "", params = {}, returns = {}, unknown = {} }
+    local doc = { text = "", params = {}, returns = {}, fields = {}, values = {}, unknown = {} }
     local current = doc
+    local function add(list, one)
+        list[#list + 1], current = one, one
+        one.text = one.text or ""
+    end
     for _, line in ipairs(lines) do
         local tag, rest = line:match("^@(%w+)%s*(.*)$")
+        local literal, meaning = line:match('^| "([^"]*)"%s*#?%s*(.*)$')
         if tag == "param" then
-            local name, optional, described = rest:match("^([%w_.]+)(%??)%s*(.*)$")
-            current = { name = name, optional = optional == "?" }
-            current.type, current.text = docstrings.split_type(described or "")
-            doc.params[#doc.params + 1] = current
+            add(doc.params, split_field(rest))
         elseif tag == "return" then
-            current = {}
-            current.type, rest = docstrings.split_type(rest)
-            current.name, current.text = rest:match("^([%a_.][%w_.]*) ?(.*)$")
-            current.text = current.text or rest:gsub("^# ?", "")
-            doc.returns[#doc.returns + 1] = current
+            local kind, described = split_type(rest)
+            local name, text = described:match("^([%a_.][%w_.]*) ?(.*)$")
+            add(doc.returns, { type = kind, name = name, text = text or described:gsub("^# ?", "") })
+        elseif tag == "class" then
+            doc.class, doc.base = rest:match("^([%w_.]+):?%s*([%w_.]*)$")
+            current = { text = "" } -- of the next field
+        elseif tag == "field" then
+            local above = current.text
+            add(doc.fields, split_field(rest))
+            current.text = current.text == "" and above or current.text
+            current = { text = "" }
+        elseif tag == "alias" then
+            local kind
+            doc.alias, kind = rest:match("^(%S+)%s*(.*)$")
+            for value in kind:gmatch('"([^"]*)"') do
+                add(doc.values, { name = value })
+            end
+        elseif literal then
+            add(doc.values, { name = literal, text = meaning })
         elseif tag then
-            current = { tag = tag, text = rest }
-            doc.unknown[#doc.unknown + 1] = current
+            add(doc.unknown, { name = tag })
         else
             current.text = current.text == "" and line or current.text .. "\n" .. line
         end
@@ -138,58 +136,84 @@ local function without_dashes(line)
     return (line:gsub("^%s*%-%-%-?", "", 1):gsub("^ ", "", 1):gsub("%s+$", ""))
 end
 
+--- Whether a definition is public, given the name of the class of its owner.
+local function is_public(class, defined)
+    return defined.separator == (class:find("%f[%w]%u") and ":" or ".") and not defined.name:find("^_[^_]")
+end
+
 --- Reads a source.
----@return table # `header`: the docstring that the file begins with, parsed, or nil; `definitions`: the definitions, in
---   order: `kind` ("function", "local", "field"), `owner`, `separator` ("." or ":"), `name`, `arguments`, `line`, and
---   `doc`, the docstring directly above, parsed, with its `lines`; nil if there is none; `titles`: { line, title } of the
---   comments that divide the file into sections
+---@return table # `header`: the text that the file begins with, or nil; `functions`: all functions, in order: `owner`, `separator`
+--   ("." or ":"), `name`, `arguments`, `line`, and `doc`, the docstring directly above, parsed, or nil; `entries`: docstrings of
+--   classes and aliases, parsed, in order, with `name`, which is without "zklock.", and `functions`, the public ones of a class
 function docstrings.read(text)
     local lines = split_lines(text)
-    local result = { definitions = {}, titles = {} }
-    local comment, first
+    local source = { functions = {}, entries = {} }
+    local classes, comment, first = {}, nil, nil
     for index, line in ipairs(lines) do
         if line:find("^%s*%-%-") then
             if not comment then
                 comment, first = {}, index
-                comment.is_doc = line:find("^%s*%-%-%-[^-]") ~= nil or line:find("^%s*%-%-%-$") ~= nil
-                local title = line:match("^%-%- (%u[%w ]+) %-%-%-%-+$")
-                if not title and (lines[index + 1] or ""):find("^%-%- %-%-%-%-+$") then
-                    title = line:match("^%-%- (%u[%w ]+)$")
-                end
-                if title then
-                    result.titles[#result.titles + 1] = { line = index, title = title }
-                end
             end
             comment[#comment + 1] = without_dashes(line)
         else
-            local doc = comment and comment.is_doc and docstrings.parse_comment(comment) or nil
+            local doc = comment and lines[first]:find("^%s*%-%-%-[^-]") and docstrings.parse_comment(comment) or nil
             if doc and first == 1 then
-                result.header = doc
+                source.header = doc.text
+            end
+            local name = doc and (doc.class or doc.alias)
+            if name then
+                doc.name, doc.functions = name:gsub("^zklock%.", ""), {}
+                source.entries[#source.entries + 1] = doc
+                classes[line:match("^local ([%a_][%w_]*) = ") or ""] = doc
             end
             local defined = definition(lines, index)
             if defined then
-                defined.line = index
-                defined.doc = doc
-                result.definitions[#result.definitions + 1] = defined
+                defined.line, defined.doc = index, doc
+                source.functions[#source.functions + 1] = defined
+                local class = classes[defined.owner]
+                if class and is_public(class.name, defined) then
+                    class.functions[#class.functions + 1] = defined
+                end
             end
             comment = nil
         end
     end
-    return result
+    return source
 end
 
---- Whether a definition is part of the public class or module of that entry of PUBLIC.
-function docstrings.is_public(entry, defined)
-    if defined.name:find("^_[^_]") then
-        return false
-    elseif defined.kind == "field" then
-        return defined.doc ~= nil and not entry.field
-    elseif defined.kind ~= "function" then
-        return false
-    elseif entry.kind == "module" then
-        return defined.name == "return" or defined.owner == entry.name
+--- Returns the fields of a class, those of its base first.
+local function all_fields(sources, entry)
+    local fields = {}
+    for _, source in ipairs(sources) do
+        for _, base in ipairs(source.entries) do
+            for _, field in ipairs(base.class == entry.base and base.fields or {}) do
+                fields[#fields + 1] = field
+            end
+        end
     end
-    return defined.owner == entry.name and defined.separator == ":"
+    for _, field in ipairs(entry.fields) do
+        fields[#fields + 1] = field
+    end
+    return fields
+end
+
+--- Reads the sources of the library.
+---@return table # in the order of their paths, as read, with `path` and `name`, the module's name
+function docstrings.library()
+    local sources = {}
+    local pipe = assert(io.popen("find lua/zklock -name '*.lua' | LC_ALL=C sort"))
+    for path in pipe:lines() do
+        local source = docstrings.read(docstrings.read_file(path))
+        source.path, source.name = path, path:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", ".")
+        sources[#sources + 1] = source
+    end
+    pipe:close()
+    for _, source in ipairs(sources) do
+        for _, entry in ipairs(source.entries) do
+            entry.fields = all_fields(sources, entry)
+        end
+    end
+    return sources
 end
 
 return docstrings

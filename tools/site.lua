@@ -213,22 +213,22 @@ function site.pages(directory)
     end
 
     -- Where the functions are.
-    local entries, places, placed = reference.entries(), {}, {}
+    local modules, places, placed = reference.modules, {}, {}
     for source, page in pairs(pages) do
         for names in docstrings.read_file(source):gmatch("\n<!%-%- reference: (.-) %-%->\n") do
             for name in names:gmatch("%S+") do
-                if not entries[name] or placed[name] then
-                    complain("%s: %s", source, entries[name] and "a second reference of " .. name or "there is no class " .. name)
+                if not modules[name] or placed[name] then
+                    complain("%s: %s", source, modules[name] and "a second reference of " .. name or "there is no module " .. name)
                 else
                     placed[name] = page
-                    for method, anchor in pairs(reference.anchors(entries[name])) do
-                        places[entries[name].name .. ":" .. method] = page .. "#" .. anchor
+                    for described, anchor in pairs(reference.anchors(modules[name])) do
+                        places[described] = page .. "#" .. anchor
                     end
                 end
             end
         end
     end
-    for name in pairs(entries) do
+    for name in pairs(modules) do
         if not placed[name] then
             complain("no page has the reference of %s", name)
         end
@@ -251,12 +251,12 @@ function site.pages(directory)
             local written = {}
             for name in names:gmatch("%S+") do
                 local here = page
-                written[#written + 1] = entries[name] and reference.text(entries[name], {
+                written[#written + 1] = modules[name] and reference.text(modules[name], {
                     blocks = blocks,
                     codes = site.relative(here, CODES),
                     phases = site.relative(here, PHASES),
                     link = function(class, method)
-                        local place = places[class .. ":" .. method] or places["Lock:" .. method]
+                        local place = class and places[method and class .. ":" .. method or class]
                         return place and site.relative(here, place)
                     end,
                     missing = function(method)

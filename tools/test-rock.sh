@@ -75,11 +75,6 @@ run_command() {
     cd "$work/empty" && "$work/$1/tree/bin/zklock" --version | grep -xF "zklock $version"
 }
 
-# The directory of types for language servers.
-has_types() {
-    [ -n "$(find "$work/$1/tree" -path '*/docs/types/library/zklock.lua')" ]
-}
-
 remove_from() {
     local lua=$1
     rocks_for "$lua" zklock-cli remove zklock-cli && rocks_for "$lua" zklock remove zklock &&
@@ -108,7 +103,6 @@ for lua in "${luas[@]}"; do
         [ $rock != zklock ] || check "$lua: require from the tree" load_with "$lua" "$lua"
     done
     check "$lua: the command" run_command "$lua"
-    check "$lua: annotations in the tree" has_types "$lua"
 done
 check "luajit: require from Lua 5.1's tree" load_with luajit lua5.1
 for lua in "${luas[@]}"; do

@@ -23,6 +23,7 @@ local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local path, shared = zklock.path, zklock.shared
 
+---@class resty.zklock
 local RestyLock = { _VERSION = zklock.VERSION }
 local metatable = { __index = RestyLock }
 
@@ -43,12 +44,15 @@ local AT_ONCE = { wait = false }
 --- The arguments of connect: servers, prefix, and the settings of the client. It is false before that call.
 local connection = false
 
+---@class resty.zklock.ConnectOptions: zklock.ConnectOptions
+---@field servers string "host:2181,host:2181/chroot"
+---@field prefix? string the path below which all locks are; default: "/zklock"
+
 --- Says which ZooKeeper the locks are in. Call it once, in init_by_lua or init_worker_by_lua, before the first `lock`. In
 -- init_worker_by_lua it opens the worker's session, in the background. Without it the servers are those in the environment
 -- variable ZKLOCK_SERVERS, which nginx passes to its workers only with `env ZKLOCK_SERVERS;`.
 --
----@param settings resty.zklock.ConnectOptions `servers` ("host:2181,host:2181/chroot"); `prefix`, the path below which all locks
---   are (default "/zklock"); and all settings of `zklock.shared`, such as `session_timeout`
+---@param settings resty.zklock.ConnectOptions without connect_timeout
 ---@return true? connected
 ---@return string? message
 ---@return zklock.Code? code as of `zklock.connect`
@@ -113,14 +117,19 @@ local function read_number(opts, name)
     return number
 end
 
+---@class resty.zklock.Options
+---@field timeout? number seconds that lock waits at most, 0: not at all; default: 5. One above exptime counts as exptime
+---@field exptime? number seconds after which a hold ends by itself, 0: never; default: 30
+---@field step? number no effect, as of the next two, because nothing is polled
+---@field ratio? number
+---@field max_step? number
+
 --- Makes a lock object, which holds one lock at a time. Works in init_by_lua, too: the client is opened by the first `lock`.
 -- Raises an error when an option is no number, or exptime is negative.
 --
 ---@param dict_name string a name for a group of keys: the same key in another dictionary is another lock. There need not be a
 --   lua_shared_dict of that name
----@param opts? resty.zklock.Options `timeout`: how many seconds lock waits at most, default 5; 0: not at all. `exptime`: after so
---   many seconds a hold ends by itself, default 30; 0: it does not. A timeout above exptime counts as exptime. `step`, `ratio` and
---   `max_step` have no effect, because nothing is polled
+---@param opts? resty.zklock.Options
 ---@return resty.zklock? lock
 ---@return string? message "dictionary not found" (dict_name is no name)
 function RestyLock.new(_, dict_name, opts)
@@ -185,7 +194,7 @@ function RestyLock:lock(key)
 end
 
 --- Releases the lock that the object holds. Returns at once, in every phase; the server is told in the background.
----@return 1? unlocked 1
+---@return 1? unlocked
 ---@return string? message "unlocked" (the object holds no lock), or a message: the hold had ended before, by exptime or by a loss
 ---@return zklock.Code? code zklock's code of a message: "lost"
 function RestyLock:unlock()

@@ -1,74 +1,6 @@
 --- adapters: how a wait suspends its caller. Only this differs between event loops.
 --
--- An adapter is a table that `zklock.connect(servers, {wait = adapter})` takes:
---
---     adapter.wait(client, waiter, seconds)
---         Suspends the calling coroutine until adapter.wake(waiter) is called or `seconds` have passed (math.huge: no limit).
---         May return early for any reason. Returns true; or nil, message, code if the caller cannot wait where it is (code
---         "phase"), which ends the wait with that answer. May raise: the acquisition is then given up and the error goes on to
---         the caller.
---     adapter.wake(waiter)
---         Makes that waiter's wait return soon. Called from client:pump(), in any coroutine that runs it, also when the
---         waiter's time is long up, and by code that cancels a wait. It should schedule the waiter, not resume it immediately.
---         Must have no effect when the waiter does not wait, or no longer waits.
---     adapter.name      optional: for messages.
---
---     adapter.yields    optional. It matters on Lua 5.1 only, where a yield cannot cross pcall: waits are protected unless
---                       they may yield. false: wait never yields. Or a function that returns whether it may, here and now.
---
---     adapter.prepare(settings)
---                       optional: called before a client is opened, with connect's settings, which it may change. Returns true;
---                       or nil, message, code if no client can be opened where the caller is.
---
---     adapter.attach(client), adapter.detach(client)
---                       optional: the client was opened, is closed. detach stops the adapter's pump.
---     adapter.attend(client)
---                       optional: called when a lock is held or a watch is armed, of whose changes the program must be notified
---                       although there may be no waiter. Starts the pump if there is a loop. Must not yield.
---     adapter.spawn(fn) optional: runs fn() in a new coroutine; fn raises no errors. Used for the program's callbacks
---                       (on_lost, on_revoke, on("state")), which may then wait without delaying the pump. Without spawn
---                       they run inside the pump.
---
---     adapter.calls(client, has_calls)
---                       optional: called with true when the program has asked for an answer by a callback (zklock.call), and
---                       with false when there is no such answer to come any more. Meanwhile the loop must run the pump, and
---                       should not end. Without it, attend is called instead of the former. Must not yield.
---     adapter.can_call(client)
---                       optional: whether callbacks asked for here are going to be called. Returns true; or nil, message,
---                       code, which the function that was asked returns.
---
---     adapter.sending(client)
---                       optional: called before an acquisition or a release sends something. The adapter may have it held back
---                       until the end of the loop's turn (client.h, zkl_client_hold). Must not yield.
---     adapter.new_waiter()
---                       optional: returns a new table for a wait loop; see `waiter` below.
---     adapter.forget(waiter)
---                       optional: the waiter will not go on: an error has ended its wait. Called before the thing that it
---                       waited for is given up.
---     adapter.alone     optional: true if wait blocks the whole program, so that there is no other coroutine to wake. Then no
---                       waiter is passed to wait, and wake is never called.
---     adapter.may_block_for()
---                       optional: returns for how many seconds other calls may block the whole program, here and now,
---                       because wait would do so too. nil: not at all.
---     adapter.here()    optional: the adapter to use in place of this one, here and now; nil: this one.
---     adapter.owner()   optional: the object for which the running coroutine works, such as a request: a table, userdata or
---                       coroutine that is not reused for anything else later. nil: the coroutine works for itself. Must not
---                       yield. A hold belongs to the coroutine that acquired it. Coroutines of one owner may also release and
---                       query each other's holds. When a coroutine ends while it holds, the hold belongs to its owner.
---                       A hold without `keep` lasts as long as its owner, also if nothing else refers to the lock. On Lua 5.1
---                       and LuaJIT, whose weak tables cannot tell, that is for ever if a callback of its lock refers to the
---                       owner: there, end the acquisition with the owner (bind).
---     adapter.bind(hold)
---                       optional: the running coroutine has asked for a lock, by `hold:acquisition()`. The adapter may end this
---                       acquisition together with whatever runs. `hold:caller()` has weak references to the coroutine,
---                       `thread`, and to what adapter.owner() has returned, `owner`. With bind the client's pump is
---                       attended to while any lock is held.
---
---     adapter.keep(hold)
---                       optional: the lock was acquired with `keep = true`: the adapter must not end its acquisition.
---     adapter.enclose(hold)
---                       optional: with_lock, called by the running coroutine, holds the lock from now on. While it does,
---                       `hold:is_enclosed()` is true.
+-- An adapter is a table (`Adapter`, below) that `zklock.connect(servers, {wait = adapter})` takes.
 --
 -- If an adapter learns that a waiter's coroutine was killed, it calls zklock.wait's abandon(client, waiter), which gives up
 -- what the waiter waited for. Without this call that happens when the waiter is collected. The adapter need not report Lua
@@ -146,13 +78,73 @@
 local format = string.format
 local pcall, rawget, require, tostring, type = pcall, rawget, require, tostring, type
 
+--- How to wait in an event loop. All fields but `wait` and `wake` are optional.
+---@class zklock.Adapter
+-- Suspends the calling coroutine until adapter.wake(waiter) is called or `seconds` have passed (math.huge: no limit). May return
+-- early for any reason. Returns true; or nil, message, code if the caller cannot wait where it is (code "phase"), which ends the
+-- wait with that answer. May raise: the acquisition is then given up and the error goes on to the caller.
+---@field wait fun(client: zklock.Client, waiter: table, seconds: number): true?, string?, zklock.Code?
+-- Makes that waiter's wait return soon. Called from client:pump(), in any coroutine that runs it, also when the waiter's time is
+-- long up, and by code that cancels a wait. It should schedule the waiter, not resume it immediately. Must have no effect when the
+-- waiter does not wait, or no longer waits.
+---@field wake fun(waiter: table)
+---@field name? string for messages
+-- It matters on Lua 5.1 only, where a yield cannot cross pcall: waits are protected unless they may yield. false: wait never
+-- yields. Or a function that returns whether it may, here and now.
+---@field yields? boolean|fun(): boolean
+-- Called before a client is opened, with connect's settings, which it may change. Returns true; or nil, message, code if no client
+-- can be opened where the caller is.
+---@field prepare? fun(settings: table): true?, string?, zklock.Code?
+---@field attach? fun(client: zklock.Client) the client was opened
+---@field detach? fun(client: zklock.Client) the client is closed: stops the adapter's pump
+-- Called when a lock is held or a watch is armed, of whose changes the program must be notified although there may be no waiter.
+-- Starts the pump if there is a loop. Must not yield.
+---@field attend? fun(client: zklock.Client)
+-- Runs fn() in a new coroutine; fn raises no errors. Used for the program's callbacks (on_lost, on_revoke, on("state")), which may
+-- then wait without delaying the pump. Without spawn they run inside the pump.
+---@field spawn? fun(fn: fun())
+-- Called with true when the program has asked for an answer by a callback (zklock.call), and with false when there is no such
+-- answer to come any more. Meanwhile the loop must run the pump, and should not end. Without it, attend is called instead of the
+-- former. Must not yield.
+---@field calls? fun(client: zklock.Client, has_calls: boolean)
+-- Whether callbacks asked for here are going to be called. Returns true; or nil, message, code, which the function that was asked
+-- returns.
+---@field can_call? fun(client: zklock.Client): true?, string?, zklock.Code?
+-- Called before an acquisition or a release sends something. The adapter may have it held back until the end of the loop's turn
+-- (client.h, zkl_client_hold). Must not yield.
+---@field sending? fun(client: zklock.Client)
+---@field new_waiter? fun(): table returns a new table for a wait loop; see `waiter` above
+-- The waiter will not go on: an error has ended its wait. Called before the thing that it waited for is given up.
+---@field forget? fun(waiter: table)
+-- true if wait blocks the whole program, so that there is no other coroutine to wake. Then no waiter is passed to wait, and wake is
+-- never called.
+---@field alone? boolean
+-- Returns for how many seconds other calls may block the whole program, here and now, because wait would do so too. nil: not at
+-- all.
+---@field may_block_for? fun(): number?
+---@field here? fun(): table? the adapter to use in place of this one, here and now; nil: this one
+-- The object for which the running coroutine works, such as a request: a table, userdata or coroutine that is not reused for
+-- anything else later. nil: the coroutine works for itself. Must not yield. A hold belongs to the coroutine that acquired it.
+-- Coroutines of one owner may also release and query each other's holds. When a coroutine ends while it holds, the hold belongs to
+-- its owner. A hold without `keep` lasts as long as its owner, also if nothing else refers to the lock. On Lua 5.1 and LuaJIT,
+-- whose weak tables cannot tell, that is for ever if a callback of its lock refers to the owner: there, end the acquisition with
+-- the owner (bind).
+---@field owner? fun(): table?
+-- The running coroutine has asked for a lock, by `hold:acquisition()`. The adapter may end this acquisition together with whatever
+-- runs. `hold:caller()` has weak references to the coroutine, `thread`, and to what adapter.owner() has returned, `owner`. With
+-- bind the client's pump is attended to while any lock is held.
+---@field bind? fun(hold: zklock.Hold)
+---@field keep? fun(hold: zklock.Hold) the lock was acquired with `keep = true`: the adapter must not end its acquisition
+-- with_lock, called by the running coroutine, holds the lock from now on. While it does, `hold:is_enclosed()` is true.
+---@field enclose? fun(hold: zklock.Hold)
+
 local adapters = {}
 
 --- The names that the option `wait` accepts, whether or not this version has the adapter.
 --
--- The name of a new adapter of zklock goes also into the message of adapters.find and into docs/types/library/zklock.lua. Its file
--- goes into rockspec/zklock-scm-1.rockspec (then run `lua5.4 tools/version.lua write`), and what it loads into tools/sbom.lua. If
--- Lua code can see that the loop is running, adapters/auto.lua chooses the adapter: the loop goes into `look_around`, and into each
+-- The name of a new adapter of zklock goes also into the message of adapters.find and into zklock.ConnectOptions. Its file goes
+-- into rockspec/zklock-scm-1.rockspec (then run `lua5.4 tools/version.lua write`), and what it loads into tools/sbom.lua. If Lua
+-- code can see that the loop is running, adapters/auto.lua chooses the adapter: the loop goes into `look_around`, and into each
 -- place of that file that names the loops.
 local NAMES = { auto = true, blocking = true, openresty = true, cqueues = true, luv = true, copas = true }
 

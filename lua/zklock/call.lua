@@ -35,6 +35,7 @@ local now = core.now
 --- Seconds before its deadline at which a call counts as late: more than the clocks of Lua and C differ by rounding.
 local ROUNDING = 1e-6
 
+---@class zklock.Call
 local Call = {}
 Call.__index = Call
 

@@ -43,6 +43,7 @@ local LEVELS = { "error", "warn", "info", "debug" }
 --- States after which waiting cannot bring a connection.
 local FINAL_STATES = { closed = true, auth_failed = true }
 
+---@class zklock.Client
 local Client = {}
 Client.__index = Client
 
@@ -72,9 +73,16 @@ end
 
 -- State ---------------------------------------------------------------------------------------------------------------
 
+--- The state of a client. "auth_failed" and "closed" are final.
+---@alias zklock.State
+---| "connecting" # no session yet, or a new one after an expiry
+---| "connected"
+---| "suspended" # the connection is lost, the session may still exist
+---| "closed"
+---| "auth_failed" # ZooKeeper refused the credentials
+
 --- The state of the session, as known at this instant. Sends nothing.
----@return zklock.State? state "connecting" (no session yet, or a new one after an expiry), "connected", "suspended" (the connection
---   is lost, the session may still exist), "closed", "auth_failed" (final); nil in a process forked from the client's
+---@return zklock.State? state nil in a process forked from the client's
 ---@return string problem the reason why the state is not "connected", "" if there is none; in a forked process what is wrong
 ---@return zklock.Code? code of that problem
 function Client:state()
@@ -92,7 +100,7 @@ end
 --- Calls `fn(state, problem, code)` at each change of the state or of the problem. The pump calls it: of several changes between
 -- two pumps only the last state is seen. Raises an error on any other event, or when fn is not a function.
 ---@param event "state"
----@param fn zklock.OnState
+---@param fn fun(state: zklock.State, problem: string, code: zklock.Code?)
 ---@return fun() off removes fn
 function Client:on(event, fn)
     check_self(self, "on")
@@ -112,12 +120,29 @@ function Client:on(event, fn)
     end
 end
 
---- Returns counters since the client was opened, and gauges of the present. They are: requests, heartbeats, notifications,
--- acquisitions, grants, refusals, losses, unknown_outcomes, connections, reconnects (all connections except the first), sessions,
--- entries, watches, group_overflows (locks that were made when there were too many lock groups; see group_stats).
--- `memory` is the memory of all clients of the process, in bytes. `wait_time` is a histogram of the seconds from asking for a
--- lock to its grant: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge, count = } }`. Each bucket counts all
--- acquisitions that took its `le` seconds or less.
+--- What Client:stats returns: counters since the client was opened. `entries`, `watches` and `memory` are present values.
+---@class zklock.Stats
+---@field requests integer
+---@field heartbeats integer
+---@field notifications integer
+---@field acquisitions integer acquisitions that the program has asked for
+---@field grants integer
+---@field refusals integer
+---@field hand_overs integer the part of the grants that needed no request
+---@field losses integer
+---@field unknown_outcomes integer
+---@field connections integer
+---@field sessions integer
+---@field entries integer entries whose nodes exist or may exist now
+---@field watches integer
+---@field memory integer bytes, of all clients of the process
+---@field reconnects integer all connections except the first
+---@field group_overflows integer locks that were made in the group "other", because there were 32 groups
+-- histogram of the seconds from asking for a lock to its grant: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge,
+-- count = } }`. Each bucket counts all acquisitions that took its `le` seconds or less.
+---@field wait_time table
+
+--- Returns the counters of the client.
 ---@return zklock.Stats? stats
 ---@return string? message
 ---@return zklock.Code? code "forked"
@@ -133,17 +158,20 @@ function Client:stats()
     return stats
 end
 
---- Returns what was measured of each lock group (option `metrics` of Client:mutex) since the client was opened. The table has
--- the group's name as its key. The figures of a group are:
---
---   * `waiting`, `held`: how many acquisitions wait and hold now.
---   * `refusals`: code -> how many acquisitions were answered with it instead of the lock.
---   * `losses`: reason ("lost", "max_hold", "closed") -> how many holds ended so.
---   * `wait_time`, `hold_time`: histograms of seconds, in the form of `wait_time` in stats. A hold lasts from its grant to its
---     release or loss, and is counted when it ends.
+--- What Client:group_stats returns of a lock group (option `metrics` of Client:mutex), since the client was opened. Histograms have
+-- the form of `wait_time` in stats.
 --
 -- A multi counts each of its members in the member's group, except that its own refusal is counted once, for the member that could
 -- not be acquired.
+---@class zklock.GroupStats
+---@field waiting integer acquisitions that wait now
+---@field held integer acquisitions that hold now
+---@field refusals table<zklock.Code, integer> acquisitions that were answered with the code instead of the lock
+---@field losses table<"lost"|"max_hold"|"closed", integer> holds that ended so
+---@field wait_time table histogram of the seconds from asking for a lock to its grant
+---@field hold_time table histogram of the seconds from a grant to its release or loss. A hold is counted when it ends
+
+--- Returns what was measured of each lock group, by the group's name.
 ---@return table<string, zklock.GroupStats>? stats
 ---@return string? message
 ---@return zklock.Code? code "forked"
@@ -531,34 +559,38 @@ local function read_lock(client, path, given, schema)
     return settings, wrong
 end
 
+---@class zklock.LockOptions
+---@field reentrant? boolean the holding coroutine may acquire again. The lock is free after as many releases. Default: false
+---@field identity? string as for `zklock.connect`, for this lock's nodes; default: the client's
+---@field acl? zklock.Acl for this lock's nodes; default: the client's
+---@field wait_release? boolean false: release returns before the server has acknowledged it; default: true
+-- 0 or more, default 16: one node of this client serves so many acquisitions after its first one, without a request. So a waiter
+-- elsewhere waits for all acquisitions that were asked for before its own, and of each other client for at most `handoff` later
+-- ones (of a semaphore: per grant that the other client holds). Readers that wait together are granted together, and count once.
+-- While no other client queues, the bound does not count. 0 means strict order of arrival across the fleet.
+---@field handoff? integer
+-- seconds, 0 or more, default 0. For so long a released lock stays with this client, which can acquire it again without a request.
+-- The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once. A try elsewhere does not
+-- queue: it is refused as long as the lock lingers. Not for semaphores.
+---@field linger? number
+---@field max_hold? number seconds, more than 0, after which a grant ends as a loss with the reason "max_hold"; default: never
+-- the name of the lock group in which this lock is measured (Client:group_stats, zklock.metrics): 1 to 64 bytes of UTF-8, default
+-- "default". Any number of locks may have the same group. Name what the locks are for, never a key. A client has 32 groups at
+-- most, and counts every further name as "other".
+---@field metrics? string
+-- called once for each loss of a hold: by the pump, or by the release or acquire that finds the loss before the pump does. The
+-- reason is a code: "lost" (the session, its lease or the node), "max_hold", "closed".
+---@field on_lost? fun(hold: zklock.Hold, reason: "lost"|"max_hold"|"closed", message: string)
+-- called by the pump each time that another contender asks the holder to release (Lock:revoke). Costs a request and a watch for
+-- each acquisition. A client watches held nodes in this way until the lengths of their paths reach 200 KB in total. A log line
+-- reports each node beyond that.
+---@field on_revoke? fun(hold: zklock.Hold)
+
 --- Makes a lock that has one holder at a time, over all processes that name the same path. Sends nothing.
 --
 -- Two objects on one path exclude each other, also within one client. Coroutines that share an object acquire it separately,
 -- and wait for each other. Keep a reference to the lock or the hold while holding: if both are garbage-collected, the lock is
 -- released.
---
--- Options:
---   * `reentrant` default false; true: the holding coroutine may acquire again. The lock is free after as many releases.
---   * `identity`, `acl` as for `zklock.connect`, for this lock's nodes; default: the client's.
---   * `wait_release` default true. If it is false, release returns before the server has acknowledged it.
---   * `handoff` whole number, 0 or more, default 16: one node of this client serves so many acquisitions after its first one,
---     without a request. So a waiter elsewhere waits for all acquisitions that were asked for before its own, and of each other
---     client for at most `handoff` later ones (of a semaphore: per grant that the other client holds). Readers that wait
---     together are granted together, and count once. While no other client queues, the bound does not count. 0 means strict order
---     of arrival across the fleet.
---   * `linger` seconds, 0 or more, default 0. For so long a released lock stays with this client, which can acquire it again
---     without a request. The first contender elsewhere that queues for it, by acquire with a timeout above 0, gets it at once.
---     A try elsewhere does not queue: it is refused as long as the lock lingers. Not for semaphores.
---   * `max_hold` seconds, default no limit. After so long a grant ends by itself, as a loss with the reason "max_hold".
---   * `metrics` the name of the lock group in which this lock is measured (Client:group_stats, zklock.metrics): 1 to 64 bytes of
---     UTF-8, default "default". Any number of locks may have the same group. Name what the locks are for, never a key. A client
---     has 32 groups at most, and counts every further name as "other".
---   * `on_lost` function(hold, reason, message), called once for each loss of a hold: by the pump, or by the release or acquire
---     that finds the loss before the pump does. The reason is a code: "lost" (the session, its lease or the node),
---     "max_hold", "closed".
---   * `on_revoke` function(hold), called by the pump each time that another contender asks the holder to release (Lock:revoke).
---     Costs a request and a watch for each acquisition. A client watches held nodes in this way until the lengths of their
---     paths reach 200 KB in total. A log line reports each node beyond that.
 --
 ---@param path string absolute, of the lock's directory, 32768 bytes at most; created when missing
 ---@param settings? zklock.LockOptions
@@ -610,12 +642,15 @@ function Client:semaphore(path, permits, settings)
     return Semaphore.new(self, path, permits, read)
 end
 
+---@class zklock.LatchOptions
+---@field acl? zklock.Acl of the latch's nodes; default: the client's
+
 --- Makes a countdown latch: programs wait until others have counted down to 0. Sends nothing. The first
 -- that waits or counts down fixes the count. Any use with another count is answered "mismatch". See `Latch`.
 --
 ---@param path string as of Client:mutex. Its children belong to the latch: no lock should use their paths.
 ---@param count integer a whole number from 0 (open from the beginning) to 2147483647
----@param settings? zklock.LatchOptions `acl` as for `zklock.connect`, for the latch's nodes; default: the client's
+---@param settings? zklock.LatchOptions
 ---@return zklock.Latch latch
 function Client:latch(path, count, settings)
     check_self(self, "latch")
@@ -644,15 +679,16 @@ function Client:multi(locks)
     return Multi.new(self, members)
 end
 
+---@class zklock.ClusterMutexOptions
+-- seconds above 0, default 60. The mutex is held no longer than that. Then the next call may run its function while this one still
+-- runs, and this one answers "lost".
+---@field ttl? number
+---@field timeout? number seconds, 0 or more: the call waits no longer for another program; default: ttl
+---@field no_wait? boolean true: does not wait for another program. Not together with timeout
+
 --- Runs a function once in the whole fleet: the first program that calls this for a key runs its function, and those that call it
 -- meanwhile wait until that has ended, and run nothing. Kong's function of the same name is the model. A call after the end runs
 -- its function again. For a job that must be done once for good, or again after a crash, keep a marker: examples/nightly.lua.
---
--- Options:
---   * `ttl` seconds above 0, default 60. The mutex is held no longer than that. Then the next call may run its function while
---     this one still runs, and this one answers "lost".
---   * `timeout` seconds, 0 or more, default ttl. The call waits no longer for another program.
---   * `no_wait` true: does not wait for another program. Not together with timeout.
 --
 -- An error of fn is not raised.
 --
@@ -673,18 +709,22 @@ function Client:cluster_mutex(key, settings, fn)
     return cluster_mutex.run(self, key, read, fn)
 end
 
+---@class zklock.LeaderOptions
+-- called when the candidate is elected, with the fencing token of the term. It may run as long as the candidate leads, where the
+-- event loop has coroutines or timers for callbacks.
+---@field on_elected? fun(token: string)
+-- called once for each term, at its end. The reason is "lost" (the session, its lease or the node), "resigned", "closed" (the
+-- candidate or its client), "revoked" (another client has called revoke for a mutex on the path) or "failed" (on_elected has
+-- raised). After all but "closed" the candidate campaigns again, when on_elected and on_lost have returned; after "failed" it
+-- pauses first, for a second, then for two, four, … up to 60.
+---@field on_lost? fun(reason: "lost"|"resigned"|"closed"|"revoked"|"failed")
+---@field identity? string the candidate's name, for other clients; as of Client:mutex
+---@field acl? zklock.Acl as of Client:mutex
+-- as of Client:mutex; "leader" by default, apart from locks, because candidates wait for as long as another one leads
+---@field metrics? string
+
 --- Makes a candidate for leadership, and begins its campaign in the background. One of all candidates of a path leads. Does not
 -- wait. A plain program must call client:pump() now and then, event loops do that. See `Leader`.
---
--- Options:
---   * `on_elected` function(token), called when the candidate is elected. It may run as long as the candidate leads, where the
---     event loop has coroutines or timers for callbacks. `token` is the fencing token of the term.
---   * `on_lost` function(reason), called once for each term, at its end. The reason is "lost" (the session, its lease or the
---     node), "resigned", "closed" (the candidate or its client), "revoked" (another client has called revoke for a mutex on the
---     path) or "failed" (on_elected has raised). After all but "closed" the candidate campaigns again, when on_elected and
---     on_lost have returned; after "failed" it pauses first, for a second, then for two, four, … up to 60.
---   * `identity`, `acl` as of Client:mutex
---   * `metrics` as of Client:mutex; "leader" by default, apart from locks, because candidates wait for as long as another one leads
 --
 -- In nginx call it in init_worker_by_lua*. When a worker exits, its candidates step down with "closed" and the next worker is
 -- elected.
@@ -715,7 +755,7 @@ end
 
 -- Nodes ---------------------------------------------------------------------------------------------------------------
 
-node.extend(Client, check_self)
+node.extend(Client)
 
 --- Begins a transaction: checks and writes that the server executes all together, or none of them.
 ---@return zklock.Transaction transaction

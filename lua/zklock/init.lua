@@ -18,12 +18,76 @@ local error, pairs, tostring, type = error, pairs, tostring, type
 local concat, sort = table.concat, table.sort
 local floor, max = math.floor, math.max
 
-local zklock = {
-    --- The version, "MAJOR.MINOR.PATCH".
-    VERSION = require "zklock.version",
-    --- A safe path for any key: `zklock.path(prefix, key)`; see zklock/key.lua.
-    path = key_path
-}
+---@class zklock
+---@field VERSION string "MAJOR.MINOR.PATCH"
+local zklock = { VERSION = require "zklock.version" }
+
+--- The code of a failure: the third result of every function that can fail at run time.
+---@alias zklock.Code
+---| "timeout" # the time is up, or it was a try: other contenders have the lock, or there was no answer
+---| "disconnected" # no connection to ZooKeeper within the time; a write to a node may or may not have been executed
+---| "lost" # the lock was held and no longer is; of a watch: its session is over
+---| "max_hold" # to on_lost only: the lock was held for as long as max_hold allows
+---| "not_held" # release of a lock that is not held, or is held by another coroutine only
+---| "deadlock" # this coroutine holds, or is acquiring, by this object already, or would wait for itself
+---| "cancelled" # the wait was ended by cancel
+---| "closed" # the client was closed
+---| "mismatch" # the semaphore was made for another number of permits, or the latch for another count
+---| "no_auth" # the ACL forbids the operation
+---| "auth_failed" # ZooKeeper refused the credentials
+---| "tls_failed" # a TLS handshake failed, a certificate is not accepted, or a file of the option tls cannot be used
+---| "no_node" # the node, or the chroot of the server list, does not exist
+---| "node_exists" # the node exists already
+---| "bad_version" # the node has another version
+---| "not_empty" # the node has children
+---| "exhausted" # the directory's sequence numbers are used up, or the servers have given a number twice
+---| "forked" # the client belongs to the parent process
+---| "unsupported" # TLS: there is no OpenSSL; a callback: nginx runs with lua_code_cache off
+---| "phase" # the event loop's adapter cannot wait where the call was made
+---| "failed" # anything else; the message says what
+
+--- An entry of an ACL.
+---@class zklock.AclEntry
+---@field scheme string "world", "auth", "digest", "ip", …
+---@field id string
+---@field perms string|integer letters of "crwda", or their bits, 1 to 31
+
+--- "open": every client may do anything. "creator": only clients with the same `auth`. "read": every client may read.
+---@alias zklock.Acl "open"|"creator"|"read"|zklock.AclEntry[]
+
+--- A credential.
+---@class zklock.AuthEntry
+---@field scheme string "digest"
+---@field credential string "user:password"
+
+--- The option `tls` of zklock.connect (docs/security.md). The files are read for each connection.
+---@class zklock.TlsSettings
+---@field ca_file? string file in PEM: the authorities whose certificates a server may have; default: those of the system
+---@field ca_path? string directory of such files, as of `openssl rehash`
+---@field cert_file? string file in PEM: this client's certificate, with the chain behind it
+---@field key_file? string file in PEM: its key; default: cert_file
+---@field key_password? string of the key
+-- the name that the certificates of all servers must have; default: each server's name or address in the list of servers
+---@field server_name? string
+---@field verify? boolean false: every certificate of a server is accepted; default: true
+---@field min_version? "1.2"|"1.3" default: "1.2"
+---@field ciphers? string names of OpenSSL's, separated by colons; default: OpenSSL's
+
+---@class zklock.ConnectOptions
+-- seconds, 0.1 to 86400, default 10: the session timeout that is requested from the server. If this process crashes, its locks are
+-- freed this long after the server last received anything from it. The server may grant another timeout
+-- (`Client:session_timeout`).
+---@field session_timeout? number
+---@field connect_timeout? number seconds, 0 or more; default: 5
+-- the event loop to wait in: "auto" (the default), the name of an adapter, or a table (see `zklock.adapters`)
+---@field wait? "auto"|"blocking"|"openresty"|"cqueues"|"luv"|"copas"|zklock.Adapter
+---@field auth? zklock.AuthEntry[]
+---@field acl? zklock.Acl of the nodes that locks and client:create create; default: "open"
+---@field identity? string the data of the client's nodes, which other clients see, 1 to 1024 bytes; default: "host:pid"
+---@field lease? boolean false: only the server decides whether a lock is held (docs/good-to-know.md); default: true
+-- Without it only errors of callbacks are reported: to nginx's error log, elsewhere to stderr.
+---@field log? fun(level: "error"|"warn"|"info"|"debug", message: string)
+---@field tls? zklock.TlsSettings connects by TLS only; {}: with the authorities of the system
 
 --- The settings of connect: `{ check, default }`.
 local CONNECT_SCHEMA = {
@@ -100,26 +164,6 @@ end
 -- Waits until there is a session, unless `connect_timeout` is 0. With 0 the client is returned at once in state "connecting",
 -- and each operation that needs a connection waits for it within its timeout. When connect fails, nothing stays open.
 --
--- Options:
---   * `session_timeout` seconds, 0.1 to 86400, default 10: the session timeout that is requested from the server. If this
---     process crashes, its locks are freed this long after the server last received anything from it. The server may grant
---     another timeout (`Client:session_timeout`).
---   * `connect_timeout` seconds, 0 or more, default 5.
---   * `wait` the event loop to wait in: "auto", the name of an adapter, or a table (see `zklock.adapters`).
---   * `auth` list of `{scheme = "digest", credential = "user:password"}`.
---   * `acl` of the nodes that the client's locks create: "open" (default: every client may do everything), "creator" (only
---     clients with the same `auth`), "read" (every client may read), or a list of `{scheme =, id =, perms = "crwda"}`.
---   * `identity` the data of the client's nodes, which other clients see: default "host:pid".
---   * `lease` default true; false: only the server decides whether a lock is held (docs/good-to-know.md).
---   * `log` function(level, message) with level "error", "warn", "info" or "debug". Without `log` only errors of
---     callbacks are reported: to nginx's error log, elsewhere to stderr.
---   * `tls` table: connects by TLS only (docs/security.md). `ca_file` and `ca_path`: the authorities whose certificates a server
---     may have, a file in PEM or a directory as of `openssl rehash`; without both, those of the system. `cert_file`, `key_file`
---     (default: `cert_file`) and `key_password`: this client's certificate. `server_name`: the name that the certificates of
---     all servers must have; default: each server's name or address in `servers`. `verify` default true; false accepts every
---     certificate. `min_version` "1.2" (default) or "1.3". `ciphers` names of OpenSSL's, separated by colons. The files are
---     read for each connection.
---
 ---@param servers string "host:2181,host:2181/chroot". The chroot stands once, at the end, and has no comma; an IPv6 address stands
 --   in brackets
 ---@param settings? zklock.ConnectOptions
@@ -131,6 +175,29 @@ end
 function zklock.connect(servers, settings)
     local client, message, code = open("zklock.connect: ", servers, settings)
     return client, message, code
+end
+
+--- Returns the path of a key below a prefix, for a separate lock: `client:mutex(zklock.path("/locks/file", name))`.
+--
+-- Any string is a key. Letters, digits and `_ - . ~` stay. Every other byte becomes `%` and two hexadecimal digits. "." and
+-- ".." are written that way too, and the empty key is "%". If a key could be taken for a node of a lock at the prefix, such as
+-- "import-lock-0000000002" or "leases", its last character is written that way. Different keys give different paths.
+--
+-- Keys that would take more than 200 bytes keep their beginning, followed by "%-" and the SHA-256 of the whole key. No two
+-- strings with the same SHA-256 are known, and no way to find such strings. Even then the two keys would only make each other
+-- wait.
+--
+-- The prefix may be the path of a lock. Neither blocks the other.
+--
+---@param prefix string a path like "/locks/file"
+---@param key string
+---@return string path "/locks/file/…"
+function zklock.path(prefix, key)
+    local path, wrong = key_path(prefix, key)
+    if not path then
+        error("zklock.path: " .. wrong, 2)
+    end
+    return path
 end
 
 --- The options whose strings are kept only as hashes.

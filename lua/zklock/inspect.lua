@@ -4,33 +4,6 @@
 -- suspends its coroutine in an event loop and in nginx, and blocks a plain program. Only inspect.sessions blocks everywhere. A
 -- result shows a moment that has passed: it is for people, not for decisions.
 --
--- A *lock state* is a table:
---
---   * `path`
---   * `kind` "mutex", "rwlock", "semaphore", "latch", "free" or "none" (not a lock). A free lock is an empty node that has had
---     children, as a lock without contenders leaves it. A read/write lock looks like a mutex while only mutexes use its path.
---   * `contenders` list, in queue order. A semaphore's permits come before its queue
---   * `holders`, `waiters` their numbers. A semaphore's holders are permits, its waiters are acquisitions.
---   * `others` list of the names of children that belong to no lock, sorted
---   * `limit` of a semaphore, if it is written there; `count` and `left` of a latch
---   * `next_sequence` the number that the next contender gets, of the directory with the queue
---   * `created` seconds since 1970, by the servers' clock
---
--- A contender is a table:
---
---   * `name`, `node` (its path), `mode` "exclusive", "shared" or "lease" (a permit), `sequence`
---   * `holder` boolean. The head of a semaphore's queue creates its permits before it holds; until then they are no holders.
---   * `ahead` how many contenders it waits for. Permits are not counted.
---   * `waits_for` the path of the nearest contender that it waits for
---   * `library` "zklock or Curator", "go-zookeeper", "kazoo", "zk-ruby", "ZooKeeper recipe", by its name
---   * `identity` the node's data; nil: not read, or may not be read
---   * `revoked` true: another client has asked it to release. The request replaces the identity.
---   * `since` when its node was created, in seconds since 1970 by the servers' clock. A zklock node serves several acquisitions
---     of a client, one after the other, so a lock may be held for a shorter time.
---   * `session` id, 16 hexadecimal digits; nil: not read, or the node is persistent
---   * `persistent` true: the node is persistent. No session will ever delete it: it is a stray.
---   * `session_state`, `address`, `session_timeout` (seconds), `released`: only after inspect.join_sessions
---
 -- The clock: ages are computed by the reader. inspect.now corrects a local clock that is behind.
 
 local core = require "zklock.core"
@@ -44,6 +17,64 @@ local words = require "zklock.inspect.words"
 local error, ipairs, max, os, pairs, sort, type = error, ipairs, math.max, os, pairs, table.sort, type
 local format = string.format
 
+--- A holder or waiter of a lock, as any client can see it.
+---@class zklock.inspect.Contender
+---@field name string of its node
+---@field node string the path of its node
+---@field mode "exclusive"|"shared"|"lease" "lease": a permit
+---@field sequence integer
+---@field holder boolean the head of a semaphore's queue creates its permits before it holds; until then they are no holders
+---@field ahead integer how many contenders it waits for. Permits are not counted
+---@field waits_for? string the path of the nearest contender that it waits for
+---@field library string "zklock or Curator", "go-zookeeper", "kazoo", "zk-ruby", "ZooKeeper recipe", by its name
+---@field identity? string the node's data, "" if its client writes none; nil: not read, or may not be read
+---@field revoked? boolean true: another client has asked it to release. The request replaces the identity
+-- when its node was created, in seconds since 1970 by the servers' clock. A zklock node serves several acquisitions of a client,
+-- one after the other, so a lock may be held for a shorter time.
+---@field since? number
+---@field session? string id, 16 hexadecimal digits; nil: not read, or the node is persistent
+---@field persistent? boolean true: the node is persistent. No session will ever delete it: it is a stray
+---@field session_state? "connected"|"disconnected"|"gone"|"unknown" only after inspect.join_sessions, as the next three
+---@field address? string of its client
+---@field session_timeout? number seconds
+---@field released? boolean true: its session is gone, and its node too
+
+--- The state of a lock.
+---@class zklock.inspect.State
+---@field path string
+-- "none": not a lock. A free lock is an empty node that has had children, as a lock without contenders leaves it. A read/write lock
+-- looks like a mutex while only mutexes use its path.
+---@field kind "mutex"|"rwlock"|"semaphore"|"latch"|"free"|"none"
+---@field contenders zklock.inspect.Contender[] in queue order. A semaphore's permits come before its queue
+---@field holders integer of a semaphore: permits
+---@field waiters integer of a semaphore: acquisitions
+---@field others string[] the names of children that belong to no lock, sorted
+---@field limit? integer of a semaphore, if it is written there
+---@field count? integer of a latch
+---@field left? integer of a latch
+---@field next_sequence? integer the number that the next contender gets, of the directory with the queue
+---@field created number seconds since 1970, by the servers' clock
+
+--- The sessions of the servers, as far as they are known.
+---@class zklock.inspect.Sessions
+---@field known boolean the list of sessions is complete, because the leader has answered dump
+---@field connections boolean the list of connections is complete, because all servers have answered cons
+---@field by_id table<string, zklock.inspect.Session> by the id, 16 hexadecimal digits
+---@field problems string[] why something is unknown
+
+---@class zklock.inspect.Session
+---@field connected? boolean
+---@field address? string of the client
+---@field timeout? number seconds
+---@field server? string
+
+---@class zklock.InspectOptions
+---@field timeout? number seconds for all reads together, 0 or more; default: the session timeout
+-- whose nodes are read: true: all contenders', a number: so many of the first, false: the holders'. Default: true of inspect.lock,
+-- false of inspect.locks
+---@field identities? boolean|integer
+
+---@class zklock.inspect
 local inspect = {}
 
 local function identities_of(value)
@@ -82,9 +113,7 @@ end
 --- Reads one lock. Sends a list, and a read for each contender, at most 200 at a time; of a semaphore three lists.
 ---@param client zklock.Client
 ---@param path string of the lock
----@param settings? zklock.InspectOptions `timeout` seconds for all reads together, 0 or more; default: the session timeout.
---   `identities` says whose nodes are read: true for all contenders, which is the default, a number for so many of the first ones,
---   false for holders
+---@param settings? zklock.InspectOptions
 ---@return zklock.inspect.State|false|nil state lock state; false: there is no such node
 ---@return string? message
 ---@return zklock.Code? code "no_auth" (the lock may not be read: it may be held), "timeout", "disconnected", "closed",
@@ -103,7 +132,7 @@ end
 --- Reads all locks at a path and below it. Sends a list for each node that is no contender, and reads the holders' nodes.
 ---@param client zklock.Client
 ---@param path string "/" for all nodes of the servers, or of the chroot
----@param settings? zklock.InspectOptions `timeout` and `identities` as of inspect.lock; default of `identities`: false
+---@param settings? zklock.InspectOptions
 ---@return zklock.inspect.State[]? states list of lock states, sorted by path, also of the nodes that are no locks (kind "none")
 ---@return string[]|string|nil unreadable list of the paths that may not be read, or do not exist, sorted; or message
 ---@return zklock.Code? code as of inspect.lock, without "no_auth"
@@ -129,10 +158,7 @@ end
 -- answer, the function does not fail: `problems` says why something is unknown.
 ---@param servers string connection string, as of zklock.connect; a chroot has no effect
 ---@param timeout? number seconds for each answer, 0 or more; default: 2
----@return zklock.inspect.Sessions sessions `known` true: the list of sessions is complete, because the leader has answered dump.
---   `connections` true: the list of connections is complete, because all servers have answered cons. `by_id`: session id, 16
---   hexadecimal digits, -> `connected` boolean, `address` of the client, `timeout` of the session in seconds, `server`; `problems`:
---   list of messages
+---@return zklock.inspect.Sessions sessions
 function inspect.sessions(servers, timeout)
     return words.sessions(servers, timeout)
 end
@@ -140,8 +166,7 @@ end
 --- Returns the state of a contender's session, as far as the servers have told it. Sends nothing.
 ---@param sessions zklock.inspect.Sessions of inspect.sessions
 ---@param id string the contender's `session`
----@return "connected"|"disconnected"|"gone"|"unknown" state "connected", "disconnected" (the session lives, and its client has no
---   connection), "gone", "unknown"
+---@return "connected"|"disconnected"|"gone"|"unknown" state "disconnected": the session lives, and its client has no connection
 function inspect.session_state(sessions, id)
     local session = sessions.by_id[id]
     if session and session.connected then
@@ -190,7 +215,7 @@ end
 
 --- Returns whether a contender is a stray: no session will delete its node, so it may block the lock for ever. Sends nothing.
 ---@param contender zklock.inspect.Contender of a lock state; "gone" is known only after inspect.join_sessions
----@return "persistent"|"gone"|nil stray "persistent" or "gone"; nil: it is none, or that is unknown
+---@return "persistent"|"gone"|nil stray nil: it is none, or that is unknown
 function inspect.stray(contender)
     if contender.persistent then
         return "persistent"

@@ -8,7 +8,7 @@ local options = require "zklock.options"
 local sha256 = require "zklock.sha256"
 
 local byte, format = string.byte, string.format
-local error, ipairs, type = error, ipairs, type
+local ipairs, type = ipairs, type
 
 --- A component longer than this many bytes is shortened, because every request and every watch contains paths.
 local LONGEST = 200
@@ -63,28 +63,14 @@ local function component(key)
     return written:sub(1, READABLE):gsub("%%%x?$", "") .. "%-" .. sha256(key)
 end
 
---- Returns the path of a key below a prefix, for a separate lock: `client:mutex(zklock.path("/locks/file", name))`.
---
--- Any string is a key. Letters, digits and `_ - . ~` stay. Every other byte becomes `%` and two hexadecimal digits. "." and
--- ".." are written that way too, and the empty key is "%". If a key could be taken for a node of a lock at the prefix, such as
--- "import-lock-0000000002" or "leases", its last character is written that way. Different keys give different paths.
---
--- Keys that would take more than 200 bytes keep their beginning, followed by "%-" and the SHA-256 of the whole key. No two
--- strings with the same SHA-256 are known, and no way to find such strings. Even then the two keys would only make each other
--- wait.
---
--- The prefix may be the path of a lock. Neither blocks the other.
--- Raises an error when prefix is not a path, or key is not a string.
---
----@param prefix string a path like "/locks/file"
----@param key string
----@return string path "/locks/file/…"
+--- Returns the path of a key below a prefix, as zklock.path describes it.
+---@return string? # or nil and what is wrong
 return function(prefix, key)
     local wrong = options.path_problem(prefix)
     if wrong then
-        error("zklock.path: prefix: " .. wrong, 2)
+        return nil, "prefix: " .. wrong
     elseif type(key) ~= "string" then
-        error(format("zklock.path: key must be a string (got a %s)", type(key)), 2)
+        return nil, format("key must be a string (got a %s)", type(key))
     end
     return prefix .. "/" .. component(key)
 end

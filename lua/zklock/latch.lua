@@ -15,6 +15,7 @@ local error, min, pairs, setmetatable, tonumber = error, math.min, pairs, setmet
 local format = string.format
 local now = core.now
 
+---@class zklock.Latch
 local Latch = {}
 Latch.__index = Latch
 

@@ -37,6 +37,7 @@ local held_acquisition = Hold.held_acquisition
 -- the first pause. Each further one is twice as long, up to the longest.
 local PAUSE, LONGEST_PAUSE = 1, 60
 
+---@class zklock.Leader
 local Leader = {}
 Leader.__index = Leader
 
@@ -305,9 +306,8 @@ local function ask(client, path, settings)
 end
 
 --- Asks the servers who leads, as of a moment ago.
----@param timeout? number|zklock.WaitOptions seconds, 0 or more, or `{timeout = seconds, callback = function}`; default: the session
---   timeout. With `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the answer
----@return string|zklock.Call|nil identity the identity of the leader; nil alone: nobody leads
+---@param timeout? number|zklock.WaitOptions seconds, 0 or more, or a table; default: the session timeout
+---@return string|zklock.Call|nil identity of the leader; nil alone: nobody leads
 ---@return string? message
 ---@return zklock.Code? code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Leader:leader(timeout)

@@ -37,6 +37,7 @@ local now, REVOKE = core.now, core.REVOKE
 local read_acquire, read_try = arguments.read_acquire, arguments.read_try
 local leave, release_timeout = Hold.leave, Hold.release_timeout
 
+---@class zklock.Lock
 local Lock = {}
 Lock.__index = Lock
 
@@ -104,6 +105,21 @@ end
 
 -- Acquiring -----------------------------------------------------------------------------------------------------------
 
+---@class zklock.WithLockOptions
+---@field timeout? number seconds, 0 or more (0: a try); default: for ever
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field count? integer of a semaphore: the permits wanted, together or not at all, 1 to 1000; default: 1
+
+---@class zklock.AcquireOptions: zklock.WithLockOptions
+-- gets what acquire would have returned; acquire returns a call at once
+---@field callback? fun(hold: zklock.Hold?, message: string?, code: zklock.Code?)
+
+---@class zklock.TryOptions
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field count? integer of a semaphore: the permits wanted, together or not at all, 1 to 1000; default: 1
+-- gets what try_acquire would have returned; try_acquire returns a call at once
+---@field callback? fun(hold: zklock.Hold?, message: string?, code: zklock.Code?)
+
 --- Acquires the lock and waits for it if necessary.
 --
 -- One deadline covers everything: waiting for a connection, waiting for other holders, reconnecting, retrying. When the
@@ -131,9 +147,7 @@ end
 -- ends when the callback ends, unless `keep` is true. nil, message, code: the callback is not going to be called (code "closed",
 -- "forked", "phase", "unsupported"). An error raised while waiting (Ctrl-C) is raised again after the acquisition is given up.
 --
----@param timeout? number|zklock.AcquireOptions seconds, 0 or more, or `{timeout = seconds, keep = boolean, callback = function}`;
---   nil: no limit; 0: as try_acquire. A semaphore also takes `count`, the number of permits, which are granted together or not at
---   all: 1 to 1000, default 1
+---@param timeout? number|zklock.AcquireOptions seconds, 0 or more, or a table; nil: no limit; 0: as try_acquire
 ---@return zklock.Hold|zklock.Call|nil hold
 ---@return string? message
 ---@return zklock.Code? code "timeout" (another contender has the lock), "disconnected" (no connection to ZooKeeper when time
@@ -162,9 +176,8 @@ end
 --
 -- A lock that lingers at another client (option `linger`) looks like a held one. The try is refused, and because it writes
 -- nothing, the lock stays there. The other client gives it up when a contender queues: call acquire with a short timeout.
----@param settings? zklock.TryOptions `{keep = boolean, callback = function}`, see acquire; a semaphore also takes `count`, the
---   number of permits
----@return zklock.Hold? hold
+---@param settings? zklock.TryOptions as of acquire
+---@return zklock.Hold|zklock.Call|nil hold
 ---@return string? message
 ---@return zklock.Code? code as of acquire: "timeout" when another contender has the lock
 function Lock:try_acquire(settings)
@@ -410,11 +423,9 @@ function Lock.read_contenders(self, identities, deadline, seconds)
 end
 
 --- Lists all holders and waiters of the lock's path in queue order, including those of other clients. For a semaphore: first the
--- permits that are taken (mode "lease"), then the queue of the waiters. The contenders are those of zklock.inspect, and have its
--- other fields, too.
+-- permits that are taken (mode "lease"), then the queue of the waiters. All nodes are read: each contender has an `identity`.
 ---@param timeout? number seconds, 0 or more; math.huge: no limit; default: the session timeout
----@return zklock.Contender[]? contenders array of `{node =, identity =, mode = "exclusive"|"shared"|"lease", sequence =, holder =
---   boolean}`
+---@return zklock.inspect.Contender[]? contenders
 ---@return string? message
 ---@return zklock.Code? code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Lock:contenders(timeout)

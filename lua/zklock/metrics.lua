@@ -12,12 +12,14 @@ local error, getmetatable, pairs, rawget, require, setmetatable, type =
     error, getmetatable, pairs, rawget, require, setmetatable, type
 local format = string.format
 
+---@class zklock.metrics
+---@field CONTENT_TYPE string of the page
 local metrics = {
-    --- The content type of the page.
     CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 }
 
 --- Has some clients, and makes one page of their metrics. `metrics.collector` makes it.
+---@class zklock.Collector
 local Collector = {}
 Collector.__index = Collector
 metrics.Collector = Collector
@@ -85,13 +87,13 @@ function metrics.text(client, labels)
     return page.render(shown)
 end
 
+---@class zklock.CollectorOptions
+---@field dict? string the name of a lua_shared_dict that nothing else uses; default: none, the page shows this process only
+
 --- Makes a collector. Inside nginx, with `dict`, call it in init_worker_by_lua: the worker then adds its counters to the dictionary
 -- each second, and when it ends. A dictionary of 1 MB is enough for the most lock groups of one client.
 --
--- Options:
---   * `dict` the name of a lua_shared_dict that nothing else uses; default: none, the page shows this process only.
---
--- Raises an error when an option is malformed, or there is no such dictionary.
+-- Raises an error when there is no such dictionary.
 --
 ---@param settings? zklock.CollectorOptions
 ---@return zklock.Collector? collector

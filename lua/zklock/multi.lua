@@ -32,6 +32,7 @@ local error, ipairs, pairs, setmetatable = error, ipairs, pairs, setmetatable
 local format = string.format
 local acquire, new_run, read_acquire = acquires.acquire, runs.new, arguments.read_acquire
 
+---@class zklock.Multi
 local Multi = {}
 Multi.__index = Multi
 
@@ -72,8 +73,7 @@ end
 -- A multi waits for its members, one after the other. So there is no `callback`: use a coroutine, or acquire the members by
 -- callbacks in the order of their paths. An error raised while waiting (Ctrl-C) is raised again after everything is given up.
 --
----@param timeout? number|zklock.WithLockOptions seconds, 0 or more, or `{timeout = seconds, keep = boolean}`, see Lock:acquire;
---   nil: no limit; 0: as try_acquire
+---@param timeout? number|zklock.WithLockOptions seconds, 0 or more, or a table without `count`; nil: no limit; 0: as try_acquire
 ---@return zklock.MultiHold? hold
 ---@return string? message
 ---@return zklock.Code? code as of Lock:acquire

@@ -2,7 +2,7 @@
 --
 -- Together with watches these methods are enough to write a recipe in Lua. Rules for all of them:
 --
---   * The last argument is an optional table of settings. `timeout` in seconds (0 or more; nil: no limit) covers everything:
+--   * The last argument is an optional table of settings. Its `timeout` covers everything:
 --     waiting for a connection, sending, the answer. A read whose connection was lost is sent again until the timeout passes. A
 --     write is not sent again. If its connection is lost, or the timeout passes, it may have been executed or not. Only the
 --     caller can decide whether to repeat it.
@@ -12,9 +12,6 @@
 --     "disconnected" (no connection when time was up; a write whose outcome is unknown), "timeout", "closed", "auth_failed",
 --     "forked", "phase", "failed" (any other error of ZooKeeper or the system).
 --   * Mistakes of the caller (types, paths, unknown settings) raise.
---   * A stat is a table: `czxid`, `mzxid`, `pzxid`, `ephemeral_owner` (strings of 16 hexadecimal digits, which Lua's `<` does
---     not order in every locale; no owner: all zeros), `ctime`, `mtime` (seconds since 1970), `version`, `cversion`,
---     `aversion`, `data_length`, `num_children`.
 --   * Data are strings of any bytes. "No data" (nil) and "" are both read as "".
 --   * Paths are below the chroot of the connection string, like those of locks. A path has at most 900000 bytes, and a request
 --     at most 1000000 in all: a server closes the connection at more.
@@ -26,7 +23,7 @@ local options = require "zklock.options"
 local short = require("zklock.text").short
 local wait = require "zklock.wait"
 
-local error, next, setmetatable, tostring, type = error, next, setmetatable, tostring, type
+local error, next, pairs, setmetatable, tostring, type = error, next, pairs, setmetatable, tostring, type
 local huge, max = math.huge, math.max
 local format = string.format
 local now = core.now
@@ -249,7 +246,15 @@ end
 
 -- Watches -------------------------------------------------------------------------------------------------------------
 
+--- The event of a watch.
+---@alias zklock.Event
+---| "created"
+---| "deleted"
+---| "changed" # the node's data
+---| "child" # the list of its children
+
 --- A watch, as returned by reads. It fires once, at the first change after the read that set it.
+---@class zklock.Watch
 local Watch = {}
 Watch.__index = Watch
 node.Watch = Watch
@@ -344,9 +349,8 @@ end
 
 --- Waits until the watch fires. If it has fired already, the answer comes at once, on each call. The watch survives the loss of
 -- its connection: a change during the interruption makes it fire after the reconnection.
----@param timeout? number|zklock.WaitOptions seconds, 0 or more, or `{timeout = seconds, callback = function}`; nil: no limit. With
---   `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the answer
----@return zklock.Event|zklock.Call|nil event "created", "deleted", "changed" (its data), "child" (its children)
+---@param timeout? number|zklock.WaitOptions seconds, 0 or more, or a table; nil: no limit
+---@return zklock.Event|zklock.Call|nil event
 ---@return string? message
 ---@return zklock.Code? code "timeout" (no change was seen, and it is still armed, also without a connection), "lost" (the session
 --   is over: read again), "cancelled", "closed", "forked", "phase"
@@ -421,156 +425,187 @@ end
 
 -- The methods ---------------------------------------------------------------------------------------------------------
 
---- Adds the methods to the class of clients. `check_self(self, method)` raises at level 3 when self is not a client.
-function node.extend(Client, check_self)
-    --- Reads the settings of a method. `wrong` is the problem with its other arguments, or nil. Raises at the method's caller,
-    -- so it must not be called in a tail call (return).
-    local function read_settings(method, wrong, settings, schema)
-        if not wrong then
-            settings, wrong = options.read(settings, schema)
-        end
-        if wrong then
-            error(format("client:%s: %s", method, wrong), 3)
-        end
-        return settings
-    end
+--- What the servers know of a node.
+---@class zklock.Stat
+---@field czxid string of the node's creation: 16 hexadecimal digits, as of all ids. Lua's `<` does not order them in every locale
+---@field mzxid string of the last change of its data
+---@field pzxid string of the last change of its list of children
+---@field ctime number seconds since 1970
+---@field mtime number seconds since 1970
+---@field version integer how many times its data were changed
+---@field cversion integer how many times its list of children was changed
+---@field aversion integer how many times its ACL was changed
+---@field ephemeral_owner string the id of the session with which it ends; all zeros: none
+---@field data_length integer bytes
+---@field num_children integer
 
-    --- Performs a read. All reads use this and differ only in their results.
-    local function read(self, method, path, settings, what, results)
-        local request = { kind = method, path = path, watch = settings.watch }
-        return node.answer(self, method, request, settings, format("%s %s", what, path), false, results)
-    end
+---@class zklock.WaitOptions
+---@field timeout? number seconds, 0 or more; default: for ever
+---@field callback? fun(...: any) gets the results; the function returns a call (`Call`) at once
 
-    --- The results of a read: what was read, stat, watch; or nil, message, code.
-    local function results_of_read(client, operation, request, settings)
-        local result, stat, code = operation:take()
-        if result == nil then
-            return nil, stat, code
-        end
-        return result, stat, settings.watch and new_watch(client, operation, request.path) or nil
-    end
+---@class zklock.ReadOptions: zklock.WaitOptions
+---@field watch? boolean sets a watch; default: false
 
-    --- The results of exists: stat, watch; or nil, message, code.
-    local function results_of_exists(client, operation, request, settings)
-        local stat, message, last = results_of_read(client, operation, request, settings)
-        if stat == nil then
-            return nil, message, last
-        end
-        return stat, last
-    end
+---@class zklock.WriteOptions: zklock.WaitOptions
+---@field version? integer only if the node has this version; default: -1 (any version)
 
-    --- Reads a node's data.
-    ---@param path string
-    ---@param settings? zklock.ReadOptions `timeout`, `callback`; `watch = true` sets a watch that fires when the data change or the
-    --   node is deleted
-    ---@return string? data "" if it has none
-    ---@return zklock.Stat|string stat or message
-    ---@return zklock.Watch|zklock.Code|nil watch or code
-    function Client:get(path, settings)
-        check_self(self, "get")
-        settings = read_settings("get", node.read_problem(path), settings, READ_SCHEMA)
-        return read(self, "get", path, settings, "reading", results_of_read)
-    end
+---@class zklock.CreateOptions: zklock.WaitOptions
+---@field ephemeral? boolean the node is deleted when the client's session ends; default: false
+-- ZooKeeper appends a number of ten digits that grows with each such node of the parent. The number is returned as ZooKeeper
+-- assigns it: after 2147483647 of them the numbers repeat, or are negative. Default: false
+---@field sequential? boolean
+---@field container? boolean the server deletes the node when it has had children and has none any more; default: false
+---@field acl? zklock.Acl default: the client's
 
-    --- Lists the names of a node's children, in no particular order.
-    ---@param path string
-    ---@param settings? zklock.ReadOptions `timeout`, `callback`; `watch = true` sets a watch that fires when children are created
-    --   or deleted ("child") or the node is deleted
-    ---@return string[]? names array of names, without the path
-    ---@return zklock.Stat|string stat or message
-    ---@return zklock.Watch|zklock.Code|nil watch or code
-    function Client:children(path, settings)
-        check_self(self, "children")
-        settings = read_settings("children", node.read_problem(path), settings, READ_SCHEMA)
-        return read(self, "children", path, settings, "listing the children of", results_of_read)
-    end
+---@class zklock.Client
+local Client = {}
 
-    --- Checks whether a node exists. Servers since 3.8.4 and 3.9.2 answer "no_auth" if the node may not be read.
-    ---@param path string
-    ---@param settings? zklock.ReadOptions `timeout`, `callback`; `watch = true` sets a watch that fires when the node is created,
-    --   changed or deleted
-    ---@return zklock.Stat|false|nil stat false when the node does not exist
-    ---@return zklock.Watch|string|nil watch or message
-    ---@return zklock.Code? code
-    function Client:exists(path, settings)
-        check_self(self, "exists")
-        settings = read_settings("exists", node.read_problem(path), settings, READ_SCHEMA)
-        return read(self, "exists", path, settings, "looking at", results_of_exists)
-    end
+local metatables = {} -- of clients
+local check_client = new_check("client", "a client", metatables)
 
-    --- Writes a node's data.
-    ---@param path string
-    ---@param data? string at most about 999 KB; nil: none
-    ---@param settings? zklock.WriteOptions `version`: writes only if the node has this version; `timeout`, `callback`
-    ---@return zklock.Stat? stat
-    ---@return string? message
-    ---@return zklock.Code? code
-    function Client:set(path, data, settings)
-        check_self(self, "set")
-        settings = read_settings("set", node.write_problem(path) or node.data_problem(data), settings, WRITE_SCHEMA)
-        local request = { kind = "set", path = path, data = data, version = settings.version }
-        return perform(self, "set", request, settings, "writing", true)
+--- Reads the settings of a method. `wrong` is the problem with its other arguments, or nil. Raises at the method's caller,
+-- so it must not be called in a tail call (return).
+local function read_settings(method, wrong, settings, schema)
+    if not wrong then
+        settings, wrong = options.read(settings, schema)
     end
-
-    --- Creates a node. Its parent must exist.
-    --
-    -- Settings:
-    --   * `ephemeral` true: the node is deleted when the client's session ends.
-    --   * `sequential` true: ZooKeeper appends a number of ten digits that grows with each such node of the parent. The number
-    --     is returned as ZooKeeper assigns it: after 2147483647 of them the numbers repeat, or are negative.
-    --   * `container` true: the server deletes the node when it has had children and has none any more.
-    --   * `acl` as for `zklock.connect`; default: the client's.
-    --   * `timeout`, `callback`
-    --
-    ---@param path string may end with "/" when sequential: the number is then the whole name
-    ---@param data? string at most about 999 KB; nil: none
-    ---@param settings? zklock.CreateOptions
-    ---@return string? path of the new node
-    ---@return zklock.Stat|string stat or message
-    ---@return zklock.Code? code
-    function Client:create(path, data, settings)
-        check_self(self, "create")
-        local given, wrong = node.read_create(self, settings)
-        wrong = wrong or node.create_problem(path, given.sequential) or node.data_problem(data)
-        if wrong then
-            error("client:create: " .. wrong, 2)
-        end
-        local request = {
-            kind = "create",
-            path = path,
-            data = data,
-            ephemeral = given.ephemeral,
-            sequential = given.sequential,
-            container = given.container,
-            acl = given.acl
-        }
-        return perform(self, "create", request, given, "creating", true)
+    if wrong then
+        error(format("client:%s: %s", method, wrong), 3)
     end
+    return settings
+end
 
-    --- Deletes a node that has no children.
-    ---@param path string
-    ---@param settings? zklock.WriteOptions `version`: deletes only if the node has this version; `timeout`, `callback`
-    ---@return true? deleted
-    ---@return string? message
-    ---@return zklock.Code? code
-    function Client:delete(path, settings)
-        check_self(self, "delete")
-        settings = read_settings("delete", node.delete_problem(path), settings, WRITE_SCHEMA)
-        local request = { kind = "delete", path = path, version = settings.version }
-        return perform(self, "delete", request, settings, "deleting", true)
+--- Performs a read. All reads use this and differ only in their results.
+local function read(self, method, path, settings, what, results)
+    local request = { kind = method, path = path, watch = settings.watch }
+    return node.answer(self, method, request, settings, format("%s %s", what, path), false, results)
+end
+
+--- The results of a read: what was read, stat, watch; or nil, message, code.
+local function results_of_read(client, operation, request, settings)
+    local result, stat, code = operation:take()
+    if result == nil then
+        return nil, stat, code
     end
+    return result, stat, settings.watch and new_watch(client, operation, request.path) or nil
+end
 
-    --- Makes the server to which the client is connected catch up with its leader. Later reads of this client see everything
-    -- that was written before. This is not a quorum operation: a leader that has been deposed without noticing it answers too.
-    ---@param path string any path that may be read
-    ---@param settings? zklock.SyncOptions `timeout`, `callback`
-    ---@return true? done
-    ---@return string? message
-    ---@return zklock.Code? code
-    function Client:sync(path, settings)
-        check_self(self, "sync")
-        settings = read_settings("sync", node.read_problem(path), settings, node.ANSWER_SCHEMA)
-        return perform(self, "sync", { kind = "sync", path = path }, settings, "synchronizing", false)
+--- The results of exists: stat, watch; or nil, message, code.
+local function results_of_exists(client, operation, request, settings)
+    local stat, message, last = results_of_read(client, operation, request, settings)
+    if stat == nil then
+        return nil, message, last
+    end
+    return stat, last
+end
+
+--- Reads a node's data.
+---@param path string
+---@param settings? zklock.ReadOptions a watch fires when the data change or the node is deleted
+---@return string? data "" if it has none
+---@return zklock.Stat|string stat or message
+---@return zklock.Watch|zklock.Code|nil watch or code
+function Client:get(path, settings)
+    check_client(self, "get")
+    settings = read_settings("get", node.read_problem(path), settings, READ_SCHEMA)
+    return read(self, "get", path, settings, "reading", results_of_read)
+end
+
+--- Lists the names of a node's children, in no particular order.
+---@param path string
+---@param settings? zklock.ReadOptions a watch fires when children are created or deleted ("child") or the node is deleted
+---@return string[]? names array of names, without the path
+---@return zklock.Stat|string stat or message
+---@return zklock.Watch|zklock.Code|nil watch or code
+function Client:children(path, settings)
+    check_client(self, "children")
+    settings = read_settings("children", node.read_problem(path), settings, READ_SCHEMA)
+    return read(self, "children", path, settings, "listing the children of", results_of_read)
+end
+
+--- Checks whether a node exists. Servers since 3.8.4 and 3.9.2 answer "no_auth" if the node may not be read.
+---@param path string
+---@param settings? zklock.ReadOptions a watch fires when the node is created, changed or deleted
+---@return zklock.Stat|false|nil stat false when the node does not exist
+---@return zklock.Watch|string|nil watch or message
+---@return zklock.Code? code
+function Client:exists(path, settings)
+    check_client(self, "exists")
+    settings = read_settings("exists", node.read_problem(path), settings, READ_SCHEMA)
+    return read(self, "exists", path, settings, "looking at", results_of_exists)
+end
+
+--- Writes a node's data.
+---@param path string
+---@param data? string at most about 999 KB; nil: none
+---@param settings? zklock.WriteOptions
+---@return zklock.Stat? stat
+---@return string? message
+---@return zklock.Code? code
+function Client:set(path, data, settings)
+    check_client(self, "set")
+    settings = read_settings("set", node.write_problem(path) or node.data_problem(data), settings, WRITE_SCHEMA)
+    local request = { kind = "set", path = path, data = data, version = settings.version }
+    return perform(self, "set", request, settings, "writing", true)
+end
+
+--- Creates a node. Its parent must exist.
+---@param path string may end with "/" when sequential: the number is then the whole name
+---@param data? string at most about 999 KB; nil: none
+---@param settings? zklock.CreateOptions
+---@return string? path of the new node
+---@return zklock.Stat|string stat or message
+---@return zklock.Code? code
+function Client:create(path, data, settings)
+    check_client(self, "create")
+    local given, wrong = node.read_create(self, settings)
+    wrong = wrong or node.create_problem(path, given.sequential) or node.data_problem(data)
+    if wrong then
+        error("client:create: " .. wrong, 2)
+    end
+    local request = {
+        kind = "create",
+        path = path,
+        data = data,
+        ephemeral = given.ephemeral,
+        sequential = given.sequential,
+        container = given.container,
+        acl = given.acl
+    }
+    return perform(self, "create", request, given, "creating", true)
+end
+
+--- Deletes a node that has no children.
+---@param path string
+---@param settings? zklock.WriteOptions
+---@return true? deleted
+---@return string? message
+---@return zklock.Code? code
+function Client:delete(path, settings)
+    check_client(self, "delete")
+    settings = read_settings("delete", node.delete_problem(path), settings, WRITE_SCHEMA)
+    local request = { kind = "delete", path = path, version = settings.version }
+    return perform(self, "delete", request, settings, "deleting", true)
+end
+
+--- Makes the server to which the client is connected catch up with its leader. Later reads of this client see everything
+-- that was written before. This is not a quorum operation: a leader that has been deposed without noticing it answers too.
+---@param path string any path that may be read
+---@param settings? zklock.WaitOptions
+---@return true? done
+---@return string? message
+---@return zklock.Code? code
+function Client:sync(path, settings)
+    check_client(self, "sync")
+    settings = read_settings("sync", node.read_problem(path), settings, node.ANSWER_SCHEMA)
+    return perform(self, "sync", { kind = "sync", path = path }, settings, "synchronizing", false)
+end
+
+--- Adds the methods to the class of clients.
+function node.extend(class)
+    metatables[class] = true
+    for name, method in pairs(Client) do
+        class[name] = method
     end
 end
 

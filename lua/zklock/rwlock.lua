@@ -11,6 +11,9 @@ local with_lock = require "zklock.lock.with_lock"
 local error, setmetatable = error, setmetatable
 local format = string.format
 
+---@class zklock.RwLock
+---@field read zklock.Lock the lock that readers take
+---@field write zklock.Lock the lock that a writer takes
 local RwLock = {}
 RwLock.__index = RwLock
 
@@ -19,12 +22,7 @@ function RwLock.new(client, path, settings)
     local read = Lock.new(Lock, client, Lock.READ, path, settings)
     local write = Lock.new(Lock, client, Lock.WRITE, path, settings)
     read._twin, write._twin = write, read
-    return setmetatable({
-        --- The lock that readers take; a full lock object.
-        read = read,
-        --- The lock that a writer takes; a full lock object.
-        write = write
-    }, RwLock)
+    return setmetatable({ read = read, write = write }, RwLock)
 end
 
 local check_self = new_check("rwlock", "a read/write lock", { [RwLock] = true })
@@ -71,7 +69,7 @@ end
 
 --- Lists all holders and waiters, readers and writers: as Lock:contenders.
 ---@param timeout? number seconds, 0 or more; math.huge: no limit; default: the session timeout
----@return zklock.Contender[]? contenders array, in queue order
+---@return zklock.inspect.Contender[]? contenders array, in queue order
 ---@return string? message
 ---@return zklock.Code? code
 function RwLock:contenders(timeout)

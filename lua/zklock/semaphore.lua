@@ -11,6 +11,7 @@ local new_check = require "zklock.check_self"
 local error, ipairs, setmetatable = error, ipairs, setmetatable
 local format = string.format
 
+---@class zklock.Semaphore: zklock.Lock
 local Semaphore = Lock.subclass()
 
 --- The kind of its locks; see zklock.lock.

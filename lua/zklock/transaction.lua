@@ -18,6 +18,7 @@ local options = require "zklock.options"
 local error, ipairs, setmetatable = error, ipairs, setmetatable
 local format = string.format
 
+---@class zklock.Transaction
 local Transaction = {}
 Transaction.__index = Transaction
 
@@ -61,10 +62,15 @@ function Transaction:check(path, version)
     return self
 end
 
---- Creates a node. The arguments are those of client:create, without `container` and `timeout`.
+---@class zklock.PartCreateOptions
+---@field ephemeral? boolean as of Client:create
+---@field sequential? boolean as of Client:create
+---@field acl? zklock.Acl as of Client:create
+
+--- Creates a node. The arguments are those of Client:create.
 ---@param path string
 ---@param data? string
----@param settings? zklock.PartCreateOptions `ephemeral`, `sequential`, `acl`
+---@param settings? zklock.PartCreateOptions
 ---@return self transaction itself; the part's result is the path of the new node
 function Transaction:create(path, data, settings)
     check_self(self, "create")
@@ -183,9 +189,8 @@ end
 -- A lock's transaction is refused without a request to the server if the lock is not held at this instant by the hold under
 -- which the transaction was made. A transaction may be committed again, for example after "timeout".
 --
----@param timeout? number|zklock.WaitOptions seconds, 0 or more, or `{timeout = seconds, callback = function}`; nil: no limit. With
---   `callback` it does not wait: it returns a call (`Call`), and later the pump calls the callback with the first three results
----@return (true|string|zklock.Stat)[]|zklock.Call|nil results the result of each part in its order: check and delete true, create
+---@param timeout? number|zklock.WaitOptions seconds, 0 or more, or a table; nil: no limit. A callback gets the first three results
+---@return any[]|zklock.Call|nil results the result of each part in its order: check and delete true, create
 --   the path, set the stat
 ---@return string? message
 ---@return zklock.Code? code as of the other operations on nodes (`Client`), in particular "no_node", "node_exists",

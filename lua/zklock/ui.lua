@@ -9,6 +9,7 @@ local options = require "zklock.options"
 
 local error, ipairs, pcall, rawget, require, type = error, ipairs, pcall, rawget, require, type
 
+---@class zklock.ui
 local ui = {}
 
 --- Returns a check of a list that is not empty, as of zklock.options.
@@ -33,17 +34,18 @@ local SCHEMA = {
     end }
 }
 
+---@class zklock.ViewOptions
+---@field paths string[] the locks at these paths and below them are shown
+---@field client? zklock.Client the client that reads; default: the only open client of zklock.shared in this worker
+-- names under which browsers reach this location, in addition to the server's first `server_name`, addresses and localhost.
+-- Requests with other names (Host) are refused.
+---@field hosts? string[]
+
 --- Answers an nginx request with the live view of locks: for content_by_lua*. One location is enough: the page asks for its events
 -- by the same path. It only reads, and sends ZooKeeper the same requests for any number of viewers. Who may look is up to nginx
 -- (`allow`, `auth_basic`).
 --
--- Settings:
---   * `paths` list of paths: the locks at these paths and below them are shown.
---   * `client` the client that reads; default: the only open client of zklock.shared in this worker.
---   * `hosts` list of names under which browsers reach this location, in addition to the server's first `server_name`, addresses
---     and localhost. Requests with other names (Host) are refused.
---
--- Raises an error when called outside a request of nginx, there is no dkjson, or a setting is malformed or missing.
+-- Raises an error when called outside a request of nginx, or there is no dkjson.
 --
 ---@param settings zklock.ViewOptions
 function ui.serve(settings)

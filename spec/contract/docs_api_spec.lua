@@ -1,5 +1,5 @@
---- Checks the documentation of the API: every public function has a docstring and an annotation that fit it, every option and code
--- is documented, and the pages of the reference show them all.
+--- Checks the documentation of the API: every public function has a docstring that fits it, every option and code is documented,
+-- and the pages of the reference show them all.
 
 local compat = require "spec.support.compat"
 local docstrings = require "tools.docstrings"
@@ -8,23 +8,18 @@ local files = require "spec.support.files"
 local Hold = require "zklock.lock.hold"
 local zklock = require "zklock"
 
-local META = "docs/types/library/zklock.lua"
-
 local append, none, read = documentation.append, documentation.none, docstrings.read_file
 
---- Returns every public function: "Lock:acquire" -> function. Metamethods are left out, since they are not called by name.
-local function public_functions()
+local library = docstrings.library()
+
+--- Returns every public function of the sources: "Lock:acquire" -> its definition. Metamethods are left out.
+local function documented_functions()
     local found = {}
-    for _, entry in ipairs(docstrings.PUBLIC) do
-        local class = require(entry.module)
-        class = entry.field and class[entry.field] or class
-        for name, value in pairs(class) do
-            if type(name) == "string" and type(value) == "function" and not name:find("^_") then
-                local defined = documentation.definition_of(value, read)
-                if entry.kind == "module" then
-                    found[entry.name .. "." .. name] = value
-                elseif not defined or defined.separator ~= "." then -- functions with a dot are for the other modules
-                    found[entry.name .. ":" .. name] = value
+    for _, source in ipairs(library) do
+        for _, entry in ipairs(source.entries) do
+            for _, defined in ipairs(entry.functions) do
+                if not defined.name:find("^_") then
+                    found[entry.name .. defined.separator .. defined.name] = defined
                 end
             end
         end
@@ -32,14 +27,25 @@ local function public_functions()
     return found
 end
 
---- Returns the docstrings of functions, by the same names.
-local function docs_of(functions)
-    local docs = {}
-    for name, fn in pairs(functions) do
-        local defined = documentation.definition_of(fn, read)
-        docs[name] = defined and defined.doc
+--- Returns every public function that exists: "Lock:acquire" -> function. Metamethods are left out.
+local function public_functions()
+    local found = {}
+    for _, source in ipairs(library) do
+        for _, entry in ipairs(source.entries) do
+            local class = entry.functions[1] and require(source.name)
+            class = class and class[entry.name] or class
+            for name, value in pairs(class or {}) do
+                if type(name) == "string" and type(value) == "function" and not name:find("^_") then
+                    local defined = documentation.definition_of(value, read)
+                    local separator = entry.name:find("^%l") and "." or ":"
+                    if not defined or defined.separator == separator then -- functions with a dot are for the other modules
+                        found[entry.name .. separator .. name] = value
+                    end
+                end
+            end
+        end
     end
-    return docs
+    return found
 end
 
 --- Returns all codes, and the codes in C's table that neither C nor Lua answers.
@@ -59,9 +65,13 @@ local function every_code()
 end
 
 describe("the documentation", function()
-    local functions = public_functions()
-    local docs = docs_of(functions)
-    local meta = documentation.read_meta(read(META))
+    local functions, documented = public_functions(), documented_functions()
+    local entries = {}
+    for _, source in ipairs(library) do
+        for _, entry in ipairs(source.entries) do
+            entries[entry.name] = entry
+        end
+    end
     local shown = {}
     for _, path in ipairs(files.find("docs/reference", ".md")) do
         shown[#shown + 1] = documentation.code_of(read(path))
@@ -72,7 +82,7 @@ describe("the documentation", function()
     shown = table.concat(shown, "\n")
     local codes = every_code()
 
-    --- Every function with options: name -> { known = set, parameter = the parameter with the options }.
+    --- Every function with options: name -> { known = set, class = the name of the class of its options }.
     local function with_options()
         local client = zklock.connect("127.0.0.1:1", { connect_timeout = 0, wait = "blocking" })
         local objects = {
@@ -91,7 +101,7 @@ describe("the documentation", function()
         local values = { servers = "127.0.0.1:1", path = "/a", key = "a", permits = 2, count = 2, fn = function() end }
         local found, problems = {}, {}
         local function look(name, doc, method, object)
-            local parameter = doc and documentation.options_parameter(doc)
+            local parameter, class = documentation.options_parameter(doc)
             if not parameter then
                 return
             end
@@ -110,16 +120,16 @@ describe("the documentation", function()
                 return method(compat.unpack(arguments, 1, count))
             end)
             if known then
-                found[name] = { known = known, parameter = parameter }
+                found[name] = { known = known, class = class }
             else
                 problems[#problems + 1] = name .. ": is documented to take options and does not complain about unknown ones"
             end
         end
         for name, fn in pairs(functions) do
-            look(name, docs[name], fn, objects[name:match("^%w+")])
+            look(name, documented[name].doc, fn, objects[name:match("^%w+")])
         end
         for _, name in ipairs { "acquire", "try_acquire", "release", "with_lock" } do -- inherited methods with more options
-            look("Semaphore:" .. name, docs["Lock:" .. name], functions["Lock:" .. name], objects.Semaphore)
+            look("Semaphore:" .. name, documented["Lock:" .. name].doc, functions["Lock:" .. name], objects.Semaphore)
         end
         client:close()
         return found, problems
@@ -148,82 +158,56 @@ describe("the documentation", function()
     end)
 
     it("makes the reference of exactly the public functions", function()
-        local listed, real = {}, {}
-        for _, entry in ipairs(docstrings.PUBLIC) do
-            for _, path in ipairs(entry.files) do
-                for _, defined in ipairs(docstrings.read(read(path)).definitions) do
-                    if docstrings.is_public(entry, defined) and defined.kind == "function" and not defined.name:find("^__") then
-                        local name = defined.name == "return" and "path" or defined.name
-                        listed[entry.name .. (entry.kind == "module" and "." or ":") .. name] = true
-                    end
-                end
-            end
-        end
-        for name in pairs(functions) do
-            real[name] = true
-        end
-        none(documentation.differences("the sources", listed, "the running module", real))
+        none(documentation.differences("the sources", documented, "the running module", functions))
     end)
 
-    it("mentions every option of a function, in its docstring or in a docstring that it refers to", function()
+    it("names exactly the options that functions take", function()
         local found, problems = with_options()
-        for _, name in ipairs(documentation.sorted(found)) do
-            local of = docs[name] and name or name:gsub("^Semaphore", "Lock")
-            append(problems, documentation.option_problems(of, docs, found[name].known))
+        local taken = {}
+        for _, one in pairs(found) do
+            taken[one.class] = taken[one.class] or {}
+            for option in pairs(one.known) do
+                taken[one.class][option] = true
+            end
+        end
+        for name, entry in pairs(entries) do
+            if name:find("Options$") then
+                local fields = documentation.names(entry.fields)
+                append(problems, documentation.differences(name, fields, "what takes it", taken[name] or {}))
+            end
         end
         none(problems)
     end)
 
-    describe("for language servers", function()
-        it("names exactly the public functions, with the parameters of their docstrings", function()
-            local problems, real = {}, {}
-            for name, fn in pairs(functions) do
-                real[name] = fn
-            end
-            for name, annotated in pairs(meta.functions) do
-                local inherited = name:match("^Semaphore:(.*)$")
-                if not real[name] and inherited and functions["Lock:" .. inherited] then
-                    real[name] = functions["Lock:" .. inherited]
-                    docs[name] = docs["Lock:" .. inherited]
-                end
-                if real[name] and docs[name] then
-                    append(problems, documentation.annotation_problems(name, docs[name], annotated))
+    it("names no type that does not exist", function()
+        local problems = {}
+        local function look(where, doc)
+            for _, name in ipairs(documentation.sorted(documentation.type_names(doc))) do
+                if not entries[name] then
+                    problems[#problems + 1] = ("%s: there is no zklock.%s"):format(where, name)
                 end
             end
-            append(problems, documentation.differences(META, meta.functions, "zklock", real))
-            none(problems)
-        end)
+        end
+        for _, source in ipairs(library) do
+            for _, entry in ipairs(source.entries) do
+                look(entry.name, entry)
+            end
+            for _, defined in ipairs(source.functions) do
+                look(source.path .. ": " .. defined.name, defined.doc or docstrings.parse_comment {})
+            end
+        end
+        none(problems)
+    end)
 
-        it("names exactly the options of each function", function()
-            local found, problems = with_options()
-            local used = {}
-            for _, name in ipairs(documentation.sorted(found)) do
-                local annotated = meta.functions[name] or meta.functions[name:gsub("^Semaphore", "Lock")]
-                for _, param in ipairs(annotated.params) do
-                    if param.name == found[name].parameter.name then
-                        local class = param.type:match("zklock%.%w+Options")
-                        used[class or ""] = true
-                        append(problems, documentation.differences(name .. " (" .. (class or "{}") .. ")",
-                            class and meta.classes[class].fields or {}, "what it takes", found[name].known))
-                    end
-                end
-            end
-            for class in pairs(meta.classes) do
-                if class:find("Options$") and not used[class] then
-                    problems[#problems + 1] = class .. ": nothing takes it"
-                end
-            end
-            none(problems)
-        end)
-
+    describe("of tables and words", function()
         it("names exactly the existing codes and states", function()
-            none(documentation.differences("zklock.Code", meta.aliases["zklock.Code"].literals, "the sources", codes))
+            none(documentation.differences("zklock.Code", documentation.names(entries.Code.values), "the sources", codes))
             local states = {}
             local block = read("csrc/zk/session.c"):match("zkl_state_name%(zkl_state state%)%s*(%b{})")
             for state in block:gmatch('= "([%l_]+)"') do
                 states[state] = true
             end
-            none(documentation.differences("zklock.State", meta.aliases["zklock.State"].literals, "the sources", states))
+            none(documentation.differences("zklock.State", documentation.names(entries.State.values), "the sources", states))
         end)
 
         it("names exactly the fields of the tables that C makes, and the events of watches", function()
@@ -234,30 +218,16 @@ describe("the documentation", function()
                     stat[name] = true
                 end
             end
-            append(problems, documentation.differences("zklock.Stat", meta.classes["zklock.Stat"].fields, "C", stat))
+            append(problems, documentation.differences("zklock.Stat", documentation.names(entries.Stat.fields), "C", stat))
             local stats = documentation.c_fields(client:match("\nstatic int client_stats.-\n}"), "set_count")
             stats.memory, stats.reconnects, stats.group_overflows, stats.wait_time = true, true, true, true -- most by Lua
-            append(problems, documentation.differences("zklock.Stats", meta.classes["zklock.Stats"].fields, "C", stats))
+            append(problems, documentation.differences("zklock.Stats", documentation.names(entries.Stats.fields), "C", stats))
             local events = {}
             for event in operation:gmatch('%[ZKL_EVENT_%u+%] = "(%l+)"') do
                 events[event] = true
             end
-            append(problems, documentation.differences("zklock.Event", meta.aliases["zklock.Event"].literals, "C", events))
+            append(problems, documentation.differences("zklock.Event", documentation.names(entries.Event.values), "C", events))
             none(problems)
-        end)
-
-        it("names exactly the adapter functions in the header of adapters.lua", function()
-            local described = {}
-            local header = docstrings.read(read("lua/zklock/adapters.lua")).header.text
-            for name in header:gmatch("%f[%w]adapter%.([%l_]+)") do
-                described[name] = true
-            end
-            none(documentation.differences("zklock.Adapter", meta.classes["zklock.Adapter"].fields, "adapters.lua", described))
-        end)
-
-        it("is a meta file that a language server finds by the module's name, and that Lua can read", function()
-            assert.matches("^%-%-%-@meta zklock\n", read(META))
-            assert(loadfile(META))
         end)
     end)
 
@@ -292,18 +262,6 @@ describe("the documentation", function()
                 for option in pairs(one.known) do
                     if not shown:find("%f[%w_]" .. option .. "%f[^%w_]") then
                         problems[#problems + 1] = ("%s: the option '%s' is not in docs/reference"):format(name, option)
-                    end
-                end
-            end
-            none(problems)
-        end)
-
-        it("shows every field of the tables that zklock returns", function()
-            local problems = {}
-            for _, class in ipairs { "Stat", "Contender" } do
-                for field in pairs(meta.classes["zklock." .. class].fields) do
-                    if not shown:find("%f[%w_]" .. field .. "%f[^%w_]") then
-                        problems[#problems + 1] = ("%s of a %s: not in docs/reference"):format(field, class)
                     end
                 end
             end

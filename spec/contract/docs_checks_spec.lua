@@ -72,56 +72,45 @@ return Thing
         end))
     end)
 
-    it("notice an option that is documented neither here nor where the docstring points", function()
-        local all = {
-            ["Thing:run"] = docstrings.parse_comment({ "Runs.", "@param settings table `first`; others as of Thing:walk" }),
-            ["Thing:walk"] = docstrings.parse_comment({ "Walks.", "@param settings table `{second = true}`" })
-        }
-        assert.same({}, documentation.option_problems("Thing:run", all, { first = true, second = true }))
-        assert.same({ "Thing:run: the option 'third' is not documented" },
-            documentation.option_problems("Thing:run", all, { first = true, second = true, third = true }))
-        all["Thing:walk"] = nil
-        assert.same({ "Thing:run: the option 'second' is not documented" },
-            documentation.option_problems("Thing:run", all, { first = true, second = true }))
-    end)
-
-    it("notice annotations that differ from the docstring", function()
-        local function problems(annotations)
-            local annotated = documentation.read_meta("---@class zklock.Thing\nlocal Thing = {}\n\n" .. annotations)
-            local doc = docstrings.read(GOOD).definitions[2].doc
-            return documentation.annotation_problems("Thing:run", doc, annotated.functions["Thing:run"])
-        end
-        assert.same({}, problems [[
----@param what string
----@param often? number
----@param ... any
-function Thing:run(what, often, ...) end]])
-        assert.same({ "Thing:run: often is optional in the docstring or the annotation, not in both" }, problems [[
----@param what string
----@param often number
----@param ... any
-function Thing:run(what, often, ...) end]])
-        assert.same({ "Thing:run: annotated as (what, often, ...), but its @params are (what, ...)" }, problems [[
----@param what string
----@param ... any
-function Thing:run(what, often, ...) end]])
-        assert.same({ "Thing:run: documented as (what, often, ...), annotated as (what)" }, problems [[
----@param what string
-function Thing:run(what) end]])
-    end)
-
-    it("read classes, fields and the literals of an alias", function()
-        local meta = documentation.read_meta([[
+    it("read classes, fields with texts beside and above them, the literals of an alias, and public functions", function()
+        local source = docstrings.read([[
+--- A word.
 ---@alias zklock.Word
 ---| "yes" # or "no"
 ---| "maybe"
 
----@class zklock.Other : zklock.Thing
----@field name? string its "name"
+--- A thing.
+---@class zklock.Thing: zklock.Other
+---@field name? fun(a: string, b: table): string, zklock.Word? its "name"
+-- more than
+-- fits
+---@field size number
+local Thing = {}
+
+--- Does it.
+---@return zklock.Some? some
+---@return string # text
+---@return any ... more
+function Thing:run(one,
+    two)
+end
+
+function Thing.new() end
+function Thing:_hidden() end
 ]])
-        assert.same({ yes = true, maybe = true }, meta.aliases["zklock.Word"].literals)
-        assert.equal("zklock.Thing", meta.classes["zklock.Other"].base)
-        assert.is_true(meta.classes["zklock.Other"].fields.name.optional)
+        local word, thing = source.entries[1], source.entries[2]
+        assert.same({ { name = "yes", text = 'or "no"' }, { name = "maybe", text = "" } }, word.values)
+        assert.same({ "Thing", "A thing.", "zklock.Other" }, { thing.name, thing.text, thing.base })
+        local kind = "fun(a: string, b: table): string, zklock.Word?"
+        assert.same({ { name = "name", optional = true, type = kind, text = 'its "name"' },
+            { name = "size", optional = false, type = "number", text = "more than\nfits" } }, thing.fields)
+        assert.equal(1, #thing.functions)
+        local run = thing.functions[1]
+        assert.same({ "run", "one", "two" }, { run.name, compat.unpack(run.arguments) })
+        assert.same({ { type = "zklock.Some?", name = "some", text = "" }, { type = "string", text = "text" },
+            { type = "any", name = "...", text = "more" } }, run.doc.returns)
+        assert.same({ Word = true }, documentation.type_names(thing))
+        assert.same({ Some = true }, documentation.type_names(run.doc))
     end)
 
     it("find the codes in C, those that are never answered, and those in Lua", function()

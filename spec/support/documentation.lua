@@ -4,7 +4,6 @@
 -- The functions read texts and functions and return lists of problems, so that docs_checks_spec.lua can test each check on small
 -- sources that were made up for it.
 
-local annotations = require "tools.annotations"
 local cluster = require "spec.support.cluster"
 local compat = require "spec.support.compat"
 local docstrings = require "tools.docstrings"
@@ -81,7 +80,7 @@ function documentation.definition_of(fn, read)
     local info = debug.getinfo(fn, "S")
     local path = info.source:match("^@(.*)$")
     local source = docstrings.read(read(path))
-    for _, defined in ipairs(source.definitions) do
+    for _, defined in ipairs(source.functions) do
         if defined.line == info.linedefined then
             return defined
         end
@@ -135,7 +134,7 @@ function documentation.function_problems(name, fn, read, codes)
         problems[#problems + 1] = ("%s: its source line says %d parameters, Lua says %d"):format(name, listed, count)
     end
     for _, tag in ipairs(doc.unknown) do
-        problems[#problems + 1] = ("%s: @%s is no tag"):format(name, tag.tag)
+        problems[#problems + 1] = ("%s: @%s is no tag"):format(name, tag.name)
     end
     for _, result in ipairs(doc.returns) do
         if result.name == "code" then
@@ -167,108 +166,36 @@ function documentation.known_options(call)
     return names
 end
 
---- Returns the parameter with a function's options, and its index; nil if it takes no options.
+--- Returns the parameter with a function's options, and the name of their class; nil if it takes no options.
 function documentation.options_parameter(doc)
-    for index, param in ipairs(doc.params) do
-        if param.type:find("Options$") and (param.name == "settings" or param.name == "timeout") then
-            return param, index
+    for _, param in ipairs(doc.params) do
+        local class = param.type:match("zklock%.(%w+Options)")
+        if class then
+            return param, class
         end
     end
 end
 
-local function all_text(doc)
-    local parts = { doc.text }
-    for _, list in ipairs { doc.params, doc.returns } do
-        for _, one in ipairs(list) do
-            parts[#parts + 1] = one.text
-        end
-    end
-    return table.concat(parts, "\n")
-end
-
---- Returns the words between backticks.
-local function code_words(text)
-    local words = {}
-    for code in text:gmatch("`([^`]+)`") do
-        for word in code:gmatch("[%a_][%w_]*") do
-            words[word] = true
-        end
-    end
-    return words
-end
-
---- Returns the names of docstrings to which a docstring refers: "as of Lock:acquire", "as of acquire", "as for `zklock.connect`".
-local function referred(name, text)
+--- Returns the names of fields, or of the values of an alias, as a set.
+function documentation.names(list)
     local names = {}
-    for other in text:gmatch("%f[%w]%u%w+:%l[%w_]*") do
-        names[other] = true
-    end
-    for other in text:gmatch("%f[%w]zklock%.%l[%w_]*") do
-        names[other] = true
-    end
-    for other in text:gmatch("as of ([%l_]+)") do
-        names[name:match("^%w+[:.]") .. other] = true
+    for _, one in ipairs(list) do
+        names[one.name] = true
     end
     return names
 end
 
---- Returns problems for options that neither a function's docstring nor a docstring that it refers to mentions.
----@param name string "Lock:acquire"
----@param docs table name -> docstring
----@param known table set
----@return table # problems
-function documentation.option_problems(name, docs, known)
-    local words, seen = {}, {}
-    local function collect(one)
-        if seen[one] or not docs[one] then
-            return
-        end
-        seen[one] = true
-        local text = all_text(docs[one])
-        for word in pairs(code_words(text)) do
-            words[word] = true
-        end
-        for other in pairs(referred(one, text)) do
-            collect(other)
-        end
-    end
-    collect(name)
-    local problems = {}
-    for _, option in ipairs(documentation.sorted(known)) do
-        if not words[option] then
-            problems[#problems + 1] = ("%s: the option '%s' is not documented"):format(name, option)
-        end
-    end
-    return problems
-end
-
--- The meta file -------------------------------------------------------------------------------------------------------
-
-documentation.read_meta = annotations.read
-
---- Returns the differences between a function's docstring and its annotation.
----@param name string
----@param doc table
----@param annotated table a function of read_meta's result
----@return table # problems
-function documentation.annotation_problems(name, doc, annotated)
-    local problems = {}
-    local documented, real = as_text(names_of(doc.params)), as_text(annotated.arguments)
-    local listed = as_text(names_of(annotated.params))
-    if documented ~= real then
-        problems[1] = ("%s: documented as %s, annotated as %s"):format(name, documented, real)
-    elseif listed ~= real then
-        problems[1] = ("%s: annotated as %s, but its @params are %s"):format(name, real, listed)
-    else
-        for index, param in ipairs(doc.params) do
-            local other = annotated.params[index]
-            if param.optional ~= other.optional then
-                problems[#problems + 1] = ("%s: %s is optional in the docstring or the annotation, not in both"):format(
-                    name, param.name)
+--- Returns the names of types of zklock that a docstring uses, as a set.
+function documentation.type_names(doc)
+    local names = {}
+    for _, list in ipairs { doc.params, doc.returns, doc.fields } do
+        for _, one in ipairs(list) do
+            for name in one.type:gmatch("zklock%.([%w.]+)") do
+                names[name] = true
             end
         end
     end
-    return problems
+    return names
 end
 
 -- Codes ---------------------------------------------------------------------------------------------------------------

@@ -5,15 +5,6 @@
 --
 -- ZooKeeper's watches fire once. Changes between the firing and the next read are not told one by one: a node may come and go in
 -- between. The directory's Stat counts all creates and deletes, so the watcher knows how many it has missed, and reports a *gap*.
---
--- A change is a table:
---
---   * `event` "joined", "left", "holds" (a waiter has become a holder), "gap", "created", "deleted" (the directory)
---   * `path` of the lock
---   * `contender` of "joined", "left" and "holds": as in a lock state. A contender that left is shown as it was.
---   * `missed` of a gap: how many creates and deletes were not seen; nil: unknown
---   * `reason` of a gap: "fast" (several changes between two reads), "session" (the session ended, and its watches with it),
---     "directory" (the directory was deleted and created again)
 
 local core = require "zklock.core"
 local options = require "zklock.options"
@@ -27,6 +18,18 @@ local remove, sort = table.remove, table.sort
 --- The children of a semaphore that are watched, too.
 local PARTS = { "leases", "locks" }
 
+--- A change of a lock's queue.
+---@class zklock.inspect.Change
+-- "holds": a waiter has become a holder. "created", "deleted": of the directory. "gap": changes may have been missed.
+---@field event "joined"|"left"|"holds"|"gap"|"created"|"deleted"
+---@field path string of the lock
+---@field contender? zklock.inspect.Contender of "joined", "left" and "holds". A contender that left is shown as it was
+---@field missed? integer of a gap: how many creates and deletes were not seen; nil: unknown
+-- of a gap: "fast" (several changes between two reads), "session" (the session ended, and its watches with it), "directory" (the
+-- directory was deleted and created again)
+---@field reason? "fast"|"session"|"directory"
+
+---@class zklock.Watcher
 local Watcher = {}
 Watcher.__index = Watcher
 

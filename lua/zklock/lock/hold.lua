@@ -28,8 +28,9 @@ local forget, is_over = caller.forget, caller.is_over
 local now, release = core.now, core.release
 local RELEASE = arguments.RELEASE
 
---- The initial state of a hold. Hold.new sets the fields that each hold needs: Lua reallocates a table that gets a fifth one.
+---@class zklock.Hold
 local Hold = {
+    -- The initial state of a hold. Hold.new sets the fields that each hold needs: Lua reallocates a table that gets a fifth one.
     _acquisition = false, -- as above
     _try = false,        -- true: it is refused if it would have to wait, and writes nothing then. "optimistic": see below
     _next = false,       -- see zklock.caller
@@ -299,10 +300,13 @@ function Hold.read_release(lock, settings)
     return read.wait, read.timeout
 end
 
+---@class zklock.ReleaseOptions
+---@field wait? boolean false: returns at once; default: the lock's option wait_release
+---@field timeout? number seconds, 0 or more, to wait for the server; default and maximum: the session timeout
+
 --- Releases the lock; a reentrant lock, by one level. Waits until the server has acknowledged the release, unless told not to,
 -- but never longer than the session timeout. After that the node is deleted in the background.
----@param settings? zklock.ReleaseOptions `{wait = false}` returns at once; default: the lock's option wait_release. `{timeout =
---   seconds}` waits no longer than that; default and maximum: the session timeout
+---@param settings? zklock.ReleaseOptions
 ---@return true? released
 ---@return string? message
 ---@return zklock.Code? code "not_held" (it was released before); "lost" (it had ended before; sometimes this shows only when the

@@ -13,6 +13,7 @@ local error, ipairs, setmetatable = error, ipairs, setmetatable
 local format = string.format
 local huge, min = math.huge, math.min
 
+---@class zklock.MultiHold
 local MultiHold = {}
 MultiHold.__index = MultiHold
 
@@ -24,8 +25,7 @@ function MultiHold.new(multi, holds)
 end
 
 --- Releases all members, also when some releases fail.
----@param settings? zklock.ReleaseOptions `{wait = false}` returns at once; default: each member's option wait_release. `{timeout =
---   seconds}`: as of Hold:release
+---@param settings? zklock.ReleaseOptions as of Hold:release, for each member
 ---@return true? released
 ---@return string? message all failures
 ---@return zklock.Code? code of the first failure: as of Hold:release

@@ -1,6 +1,0 @@
----@meta zklock.inspect
-
----@type zklock.inspect
-local inspect = {}
-
-return inspect

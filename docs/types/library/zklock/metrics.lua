@@ -1,6 +1,0 @@
----@meta zklock.metrics
-
----@type zklock.metrics
-local metrics = {}
-
-return metrics

@@ -1,6 +1,0 @@
----@meta zklock.ui
-
----@type zklock.ui
-local ui = {}
-
-return ui

@@ -23,6 +23,9 @@ local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local path, shared = zklock.path, zklock.shared
 
+-- Without this name a language server takes the file for `zklock`.
+---@meta resty.zklock
+
 ---@class resty.zklock
 local RestyLock = { _VERSION = zklock.VERSION }
 local metatable = { __index = RestyLock }

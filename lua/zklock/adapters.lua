@@ -156,7 +156,8 @@ end
 
 --- Finds the adapter for the option `wait`.
 ---@param choice string|table a name, or an adapter of the program
----@return table? # the adapter; or nil and what is wrong with the choice
+---@return table? # the adapter
+---@return string? wrong
 function adapters.find(choice)
     if type(choice) == "table" then
         if type(choice.wait) ~= "function" or type(choice.wake) ~= "function" then

@@ -515,7 +515,8 @@ local LATCH_SCHEMA = { acl = LOCK_SCHEMA.acl }
 local NONE = {}
 
 --- Checks the settings of a lock or a latch.
----@return table? # the settings; or nil and what is wrong
+---@return table? # the settings
+---@return string? wrong
 local function read_settings(client, given, schema)
     local settings, wrong = options.read(given, schema)
     local desk = client._desk
@@ -539,7 +540,8 @@ end
 
 --- Checks the path and the settings of a lock, for the methods that make one.
 ---@param schema? table of the settings. nil: those of a lock, which may be those of the latest lock, and must not be changed
----@return table? # the settings; or nil and what is wrong
+---@return table? # the settings
+---@return string? wrong
 local function read_lock(client, path, given, schema)
     local wrong = options.path_problem(path)
     if wrong then

@@ -28,7 +28,8 @@ local function is_callable(value)
 end
 
 --- Checks the arguments of a cluster_mutex.
----@return table? # the settings; or nil and what is wrong
+---@return table? # the settings
+---@return string? wrong
 function cluster_mutex.read(key, settings, fn)
     if type(key) ~= "string" then
         return nil, format("key must be a string (got %s)", key == nil and "nil" or "a " .. type(key))

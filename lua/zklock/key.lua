@@ -64,7 +64,8 @@ local function component(key)
 end
 
 --- Returns the path of a key below a prefix, as zklock.path describes it.
----@return string? # or nil and what is wrong
+---@return string?
+---@return string? wrong
 return function(prefix, key)
     local wrong = options.path_problem(prefix)
     if wrong then

@@ -186,7 +186,9 @@ function Latch:wait(timeout)
 end
 
 --- Reads the data of the latch's node, which must be what csrc/lock/kind_latch.c writes.
----@return number? # how many are left; or nil, message, code
+---@return number? # how many are left
+---@return string? message
+---@return zklock.Code? code
 local function read_data(self, data)
     local left, gate = data:match("^(%d+)/%d+ (gate%-[%da-f%-]+)$")
     left = tonumber(left)

@@ -213,7 +213,8 @@ local SCHEMA = {
 }
 
 --- Checks the settings of Client:leader.
----@return table? # the settings; or nil and what is wrong
+---@return table? # the settings
+---@return string? wrong
 function Leader.read(settings)
     return options.read(settings, SCHEMA)
 end

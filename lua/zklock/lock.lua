@@ -392,8 +392,8 @@ function Lock:path()
 end
 
 --- Reads the timeout of a question. Default: the session timeout.
----@return number? # the deadline on core.now()'s clock; or nil and what is wrong
----@return number # seconds, for messages
+---@return number? deadline on core.now()'s clock
+---@return number|string seconds for messages, or what is wrong
 function Lock.read_deadline(self, timeout)
     local seconds, wrong = options.read_timeout(timeout)
     if not seconds then

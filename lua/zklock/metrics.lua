@@ -36,7 +36,8 @@ end
 local NO_LABELS = {}
 
 --- Checks labels that a program gives.
----@return table? # or nil and what is wrong
+---@return table?
+---@return string? wrong
 local function read_labels(labels)
     if labels == nil then
         return NO_LABELS
@@ -58,7 +59,8 @@ local function read_labels(labels)
 end
 
 --- Checks the arguments client and labels.
----@return table? # the labels; or nil and what is wrong
+---@return table? # the labels
+---@return string? wrong
 local function read_client(client, labels)
     if type(client) ~= "table" or type(client.group_stats) ~= "function" then
         return nil, "the first argument must be a client"

@@ -97,7 +97,8 @@ local PART_CREATE_SCHEMA = {
 }
 
 --- Checks the settings of a create, alone or in a transaction.
----@return table? # or nil and what is wrong
+---@return table?
+---@return string? wrong
 function node.read_create(client, settings, in_transaction)
     local read, wrong = options.read(settings, in_transaction and PART_CREATE_SCHEMA or CREATE_SCHEMA)
     if not read then
@@ -151,6 +152,8 @@ end
 ---@param writes boolean whether an unknown outcome matters
 ---@param deadline? number on core.now()'s clock, where the time has begun to run before
 ---@return userdata? # the answered operation; its method take returns the results
+---@return string? message
+---@return zklock.Code? code
 function node.perform(client, request, timeout, what, writes, deadline)
     local operation, message, code = client:desk().core:operate(request)
     if not operation then

@@ -313,7 +313,8 @@ end
 
 --- Checks a connection string, "host:port,host:port/chroot". The default port is 2181. Blanks around addresses are ignored. IPv6
 -- addresses are written in brackets. The chroot stands once, at the end, and has no comma.
----@return string? # the same with all ports, without blanks; or nil and what is wrong
+---@return string? # the same with all ports, without blanks
+---@return string? wrong
 function options.servers(servers)
     local expected = 'servers must be a string like "host:2181,host:2181/chroot"'
     if type(servers) ~= "string" then
@@ -392,7 +393,8 @@ local function known_names(schema)
 end
 
 --- Checks a table of options against a schema, `{ name = { check, default } }`.
----@return table? # the settings, with defaults; or nil and what is wrong
+---@return table? # the settings, with defaults
+---@return string? wrong
 function options.read(given, schema)
     if given ~= nil and type(given) ~= "table" then
         return nil, format("options must be a table (got %s)", describe(given))
@@ -459,7 +461,8 @@ function options.recall(memo, given, uncounted)
 end
 
 --- Checks an optional timeout argument.
----@return number? # seconds, math.huge for nil; or nil and what is wrong
+---@return number? # seconds, math.huge for nil
+---@return string? wrong
 function options.read_timeout(timeout)
     if timeout == nil then
         return huge
@@ -472,7 +475,8 @@ function options.read_timeout(timeout)
 end
 
 --- Checks an optional argument that is seconds, or a table of the schema's settings, which include `timeout`.
----@return table? # the settings, with the schema's defaults for nil and for a table; or nil and what is wrong
+---@return table? # the settings, with the schema's defaults for nil and for a table
+---@return string? wrong
 function options.read_timeout_or_table(given, schema)
     if type(given) == "number" then
         local seconds, wrong = options.read_timeout(given)
@@ -493,13 +497,15 @@ local function read_number(number, name, check)
 end
 
 --- Checks the number of permits of a semaphore.
----@return number? # or nil and what is wrong
+---@return number?
+---@return string? wrong
 function options.read_permits(permits)
     return read_number(permits, "permits", options.permits)
 end
 
 --- Checks the count of a latch.
----@return number? # or nil and what is wrong
+---@return number?
+---@return string? wrong
 function options.read_latch_count(count)
     return read_number(count, "count", options.handoff)
 end

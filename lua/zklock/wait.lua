@@ -162,7 +162,7 @@ end
 
 --- Waits until `decided(subject)` is true or the deadline has passed.
 ---@param client zklock.Client
----@param ticket? number|table id of the handle (acquisition or query) that is waited for, or a list of ids; nil: the
+---@param handle? number|table id of the handle (acquisition or query) that is waited for, or a list of ids; nil: the
 --   client's state
 ---@param deadline number on core.now()'s clock; math.huge for none
 ---@param decided function only reads, and does not yield

@@ -29,7 +29,8 @@ local function adapter_of(name)
 end
 
 --- Determines what is running around the caller, innermost first as far as Lua can tell.
----@return string? # name of an adapter; or nil and why it is ambiguous
+---@return string? # name of an adapter
+---@return string? # why it is ambiguous
 local function look_around()
     local cqueues, luv, copas = loaded.cqueues, loaded.luv, loaded.copas
     local controller, within

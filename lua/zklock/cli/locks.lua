@@ -157,7 +157,9 @@ function locks.find(state, wanted)
 end
 
 --- Notes in lock states what the servers say about the sessions.
----@return table? # the sessions; nil, message, code
+---@return table? # the sessions
+---@return string? message
+---@return zklock.Code? code
 function locks.add_sessions(session, states)
     local sessions = words.sessions(session.servers, nil, session.tls and words.refuse)
     local ok, message, code = inspect.join_sessions(session.client, states, sessions)

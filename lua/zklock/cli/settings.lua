@@ -142,7 +142,8 @@ local function file_names()
 end
 
 --- Reads "scheme:credential", from a file if there is no such setting.
----@return table? # what zklock.connect takes as `auth`; nil and what is wrong
+---@return table? # what zklock.connect takes as `auth`
+---@return string? wrong
 local function read_auth(values)
     local line = values.auth
     if not line and values.auth_file then
@@ -230,7 +231,8 @@ end
 
 --- Returns all settings, checked.
 ---@param arguments table of the command line
----@return table? # servers, session_timeout, connect_timeout, identity, acl, auth, tls; nil and what is wrong
+---@return table? # servers, session_timeout, connect_timeout, identity, acl, auth, tls
+---@return string? wrong
 function settings.read(arguments)
     local found = {}
     for name in pairs(CHECKS) do

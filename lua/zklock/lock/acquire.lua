@@ -104,8 +104,9 @@ end
 ---@param try string|boolean a way to acquire, see zklock.hold
 ---@param count number
 ---@param block_for? number for how many seconds this may block until the acquisition is decided
----@return boolean? # whether it is granted already; or nil, message, code
----@return boolean # whether there are notifications for the pump; only if it is not granted yet
+---@return boolean? # whether it is granted already
+---@return boolean|string|nil # whether there are notifications for the pump; only if it is not granted yet; or message
+---@return zklock.Code? code
 local function request(hold, try, count, block_for)
     local lock = hold._lock
     local settings, spec = lock._settings, lock._spec
@@ -147,7 +148,9 @@ end
 --- Makes a hold of a granted acquisition. Fails if on_revoke gives it back at once.
 ---@param hold zklock.Hold
 ---@param record? table its record, if there is one
----@return zklock.Hold? message code
+---@return zklock.Hold?
+---@return string? message
+---@return zklock.Code? code
 local function take(hold, record)
     local lock, me = hold._lock, hold._caller
     local settings = lock._settings
@@ -211,7 +214,9 @@ end
 ---@param hold zklock.Hold
 ---@param timeout number
 ---@param record? table its record, if there is one
----@return zklock.Hold? message code
+---@return zklock.Hold?
+---@return string? message
+---@return zklock.Code? code
 local function conclude(hold, timeout, record)
     local lock, acquisition = hold._lock, hold._acquisition
     lock._settings.desk.attempts[hold] = nil
@@ -271,7 +276,9 @@ local OFFLINE_PATIENCE = 0.1
 acquire.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 
 --- Waits for a lock that was asked for.
----@return zklock.Hold? message code
+---@return zklock.Hold?
+---@return string? message
+---@return zklock.Code? code
 local function wait_for(hold, deadline, timeout, record)
     local client = hold._lock._client
     if hold._try and client:desk().core:state() ~= "connected" then
@@ -285,7 +292,9 @@ local function wait_for(hold, deadline, timeout, record)
 end
 
 --- Asks for a lock and waits. Gives up the acquisition unless it returns a hold. Runs protected.
----@return zklock.Hold? message code
+---@return zklock.Hold?
+---@return string? message
+---@return zklock.Code? code
 local function attempt(hold, timeout, count, record)
     local lock = hold._lock
     local settings = lock._settings
@@ -332,7 +341,9 @@ end
 --- What a coroutine does with a lock that has holds already: refuses what would wait for itself, counts the levels of a reentrant
 -- lock, and drops what was lost.
 ---@return boolean # whether it is answered; false: there is nothing that the caller has
----@return zklock.Hold? message code
+---@return zklock.Hold?
+---@return string? message
+---@return zklock.Code? code
 local function use(lock, timeout, count, me, record)
     local hold = own(lock, me)
     while hold and hold._state and not hold._acquisition:held() and hold._caller.thread ~= me.thread do
@@ -373,7 +384,9 @@ end
 ---@param count number
 ---@param keep? boolean
 ---@param record? table in which the acquisition is noted
----@return zklock.Hold? message code
+---@return zklock.Hold?
+---@return string? message
+---@return zklock.Code? code
 function acquire.enter(lock, timeout, count, keep, record)
     local settings, holds, kept = lock._settings, lock._holds, lock._kept
     local me = running(settings.owner)

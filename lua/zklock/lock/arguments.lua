@@ -34,7 +34,8 @@ arguments.MULTI = { acquire = arguments.LOCK.with_lock, with_lock = arguments.LO
 arguments.RELEASE = { wait = { options.boolean }, timeout = { options.timeout } }
 
 --- Returns the number of permits that the settings ask for: 1 except for semaphores.
----@return number? # or nil and what is wrong
+---@return number?
+---@return string? wrong
 local function read_count(self, settings)
     local count = settings.count or 1
     if self._permits and count > self._permits then
@@ -47,7 +48,10 @@ end
 ---@param self zklock.Lock|zklock.Multi
 ---@param given? number|table
 ---@param method string "acquire" or "with_lock"
----@return number? # seconds, count, whether to keep, and the callback or nil; or nil and what is wrong
+---@return number? seconds
+---@return number|string|nil count or what is wrong
+---@return boolean? keep
+---@return function? callback
 function arguments.read_acquire(self, given, method)
     if given == nil then
         return huge, 1
@@ -67,7 +71,9 @@ function arguments.read_acquire(self, given, method)
 end
 
 --- Reads the argument of try_acquire: nil, or a table of the kind's settings.
----@return number? # count, whether to keep, and the callback or nil; or nil and what is wrong
+---@return number? count
+---@return boolean|string|nil keep or what is wrong
+---@return function? callback
 function arguments.read_try(self, given)
     if given == nil then
         return 1

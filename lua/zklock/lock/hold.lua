@@ -205,8 +205,9 @@ end
 
 --- Begins the end of one level.
 ---@param block_for? number for how many seconds this may block until the hold has ended
----@return zklock.Hold|true|nil # itself, if the server has to acknowledge its end; true if there is nothing to wait for; or nil,
---   message, code
+---@return zklock.Hold|true|nil # itself, if the server has to acknowledge its end; true if there is nothing to wait for
+---@return string? message
+---@return zklock.Code? code
 function Hold.begin_release(self, block_for)
     local state = self._state
     if state == "granted" and self._levels == 1 then
@@ -286,7 +287,8 @@ end
 local leave = Hold.leave
 
 --- Reads the settings of a release.
----@return boolean? # whether to wait for the server, and for how many seconds or nil; nil and what is wrong
+---@return boolean? # whether to wait for the server
+---@return number|string|nil seconds to wait, or what is wrong
 function Hold.read_release(lock, settings)
     if settings == nil then
         return lock._settings.wait_release
@@ -405,7 +407,8 @@ function Hold:waited()
 end
 
 --- Reads the argument of extend.
----@return number? # seconds; or nil and what is wrong
+---@return number? # seconds
+---@return string? wrong
 function Hold.read_extend(lock, seconds)
     if seconds == nil then
         return lock._settings.max_hold or huge

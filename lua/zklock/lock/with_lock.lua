@@ -16,7 +16,9 @@ local coroutine, error, pcall, setmetatable, type = coroutine, error, pcall, set
 local with_lock = {}
 
 --- Reads the arguments of a with_lock.
----@return number? # seconds, count and whether to keep; or nil and what is wrong
+---@return number? seconds
+---@return number|string|nil count or what is wrong
+---@return boolean? keep
 function with_lock.read(self, fn, timeout)
     if type(fn) ~= "function" then
         return nil, "the first argument must be a function"

@@ -173,7 +173,9 @@ end
 ---@param client zklock.Client
 ---@param labels table name -> value
 ---@param page table see zklock.metrics.page
----@return true? message code "forked"
+---@return true?
+---@return string? message
+---@return zklock.Code? code "forked"
 function families.read(client, labels, page)
     local stats, message, code = client:stats()
     if not stats then

@@ -146,7 +146,8 @@ end
 ---@param dict table the shared dictionary
 ---@param name string its name
 ---@param clients table list of { client =, labels = }, which may grow
----@return table? # the problem
+---@return table?
+---@return string? problem
 function Workers.start(dict, name, clients)
     local self = setmetatable({
         dict = dict, name = name, clients = clients, complained = false,

@@ -41,8 +41,10 @@ end
 
 --- Asks for all members at once and waits for none. Takes the granted members up to the first refused one, and gives back those
 -- behind it.
----@return true? message and code of the first that was not granted, and this member, whose refusal is not counted yet; nothing
--- of these if the run was cancelled meanwhile
+---@return true?
+---@return string? message of the first that was not granted; nil if the run was cancelled meanwhile
+---@return zklock.Code? code of it
+---@return zklock.Lock? # this member, whose refusal is not counted yet
 local function take_together(self, run, way, deadline)
     local handles, members = {}, self._members
     for index = 1, #members do
@@ -183,7 +185,9 @@ end
 
 --- Runs one acquisition from beginning to end. An error gives it up. After the protected call nothing is left to do that another
 -- error could prevent.
----@return table? # the run, which has the holds; nil, message, code
+---@return table? # the run, which has the holds
+---@return string? message
+---@return zklock.Code? code
 function acquires.acquire(self, timeout, run)
     local other = self._runs[run.me.thread]
     if other and other.me.owner == run.me.owner then -- otherwise nginx has reused the thread of a request that was aborted

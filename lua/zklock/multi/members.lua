@@ -38,7 +38,8 @@ local function queue_among(locks)
 end
 
 --- Checks the members, for Client:multi.
----@return table? # the members in the order of their paths; or nil and what is wrong
+---@return table? # the members in the order of their paths
+---@return string? wrong
 function members.check(client, given)
     if type(given) ~= "table" or getmetatable(given) ~= nil then
         return nil, "the argument must be a list of locks"

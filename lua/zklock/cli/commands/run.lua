@@ -53,7 +53,8 @@ function run.define(parser)
 end
 
 --- Returns the command as words.
----@return table? # list of words; nil and what is wrong
+---@return table? # list of words
+---@return string? wrong
 local function command_of(arguments)
     local words = arguments.command_line
     if arguments.shell then
@@ -68,7 +69,8 @@ local function command_of(arguments)
 end
 
 --- Checks what argparse cannot.
----@return table? # the command; nil and what is wrong
+---@return table? # the command
+---@return string? wrong
 local function check(arguments)
     local words, wrong = command_of(arguments)
     wrong = wrong or acquire.wrong_arguments(arguments)

@@ -179,21 +179,15 @@ describe("the documentation", function()
         none(problems)
     end)
 
-    it("names no type that does not exist", function()
+    it("has no tag and no type that does not exist", function()
         local problems = {}
-        local function look(where, doc)
-            for _, name in ipairs(documentation.sorted(documentation.type_names(doc))) do
-                if not entries[name] then
-                    problems[#problems + 1] = ("%s: there is no zklock.%s"):format(where, name)
-                end
-            end
-        end
         for _, source in ipairs(library) do
             for _, entry in ipairs(source.entries) do
-                look(entry.name, entry)
+                append(problems, documentation.tag_problems(entry.name, entry, entries))
             end
             for _, defined in ipairs(source.functions) do
-                look(source.path .. ": " .. defined.name, defined.doc or docstrings.parse_comment {})
+                local name = source.path .. ": " .. defined.name
+                append(problems, defined.doc and documentation.tag_problems(name, defined.doc, entries) or {})
             end
         end
         none(problems)

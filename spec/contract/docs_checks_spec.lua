@@ -53,10 +53,17 @@ return Thing
         end
     end)
 
-    it("notice a tag that does not exist, and a code that does not exist", function()
-        assert.same({ "Thing:run: @retrun is no tag" }, problems_of(GOOD:gsub("@return true", "@retrun true"), "run",
-            { lost = true }))
+    it("notice a code that does not exist", function()
         assert.same({ 'Thing:run: there is no code "lost"' }, problems_of(GOOD, "run", { found = true }))
+    end)
+
+    it("notice a tag and a type that do not exist", function()
+        local function problems(source)
+            return documentation.tag_problems("run", docstrings.read(source).functions[1].doc, { Code = {} })
+        end
+        assert.same({}, problems(GOOD))
+        assert.same({ "run: @retrun is no tag" }, problems(GOOD:gsub("@return true", "@retrun true")))
+        assert.same({ "run: there is no zklock.Coda" }, problems(GOOD:gsub("zklock.Code", "zklock.Coda")))
     end)
 
     it("find the options of a function through its error about an unknown option", function()
@@ -109,8 +116,7 @@ function Thing:_hidden() end
         assert.same({ "run", "one", "two" }, { run.name, compat.unpack(run.arguments) })
         assert.same({ { type = "zklock.Some?", name = "some", text = "" }, { type = "string", text = "text" },
             { type = "any", name = "...", text = "more" } }, run.doc.returns)
-        assert.same({ Word = true }, documentation.type_names(thing))
-        assert.same({ Some = true }, documentation.type_names(run.doc))
+        assert.same({ "thing: there is no zklock.Word" }, documentation.tag_problems("thing", thing, {}))
     end)
 
     it("find the codes in C, those that are never answered, and those in Lua", function()

@@ -105,8 +105,8 @@ local function parameter_count(fn)
     return debug.getinfo(fn, "u").nparams
 end
 
---- Returns the problems of a public function's docstring: it is missing or empty, its parameters are not the function's, it has an
--- unknown tag, or it names a code that does not exist.
+--- Returns the problems of a public function's docstring: it is missing or empty, its parameters are not the function's, or it
+-- names a code that does not exist.
 ---@param name string for messages
 ---@param fn function
 ---@param read function path -> text
@@ -132,9 +132,6 @@ function documentation.function_problems(name, fn, read, codes)
     end
     if count and count ~= listed then
         problems[#problems + 1] = ("%s: its source line says %d parameters, Lua says %d"):format(name, listed, count)
-    end
-    for _, tag in ipairs(doc.unknown) do
-        problems[#problems + 1] = ("%s: @%s is no tag"):format(name, tag.name)
     end
     for _, result in ipairs(doc.returns) do
         if result.name == "code" then
@@ -185,17 +182,26 @@ function documentation.names(list)
     return names
 end
 
---- Returns the names of types of zklock that a docstring uses, as a set.
-function documentation.type_names(doc)
-    local names = {}
+--- Returns the problems of a docstring's tags: one does not exist, or names a type of zklock that does not exist.
+---@param name string for messages
+---@param doc table
+---@param entries table the existing types, by name
+---@return table problems
+function documentation.tag_problems(name, doc, entries)
+    local problems = {}
+    for _, tag in ipairs(doc.unknown) do
+        problems[#problems + 1] = ("%s: @%s is no tag"):format(name, tag.name)
+    end
     for _, list in ipairs { doc.params, doc.returns, doc.fields } do
         for _, one in ipairs(list) do
-            for name in one.type:gmatch("zklock%.([%w.]+)") do
-                names[name] = true
+            for word in one.type:gmatch("zklock%.([%w.]+)") do
+                if not entries[word] then
+                    problems[#problems + 1] = ("%s: there is no zklock.%s"):format(name, word)
+                end
             end
         end
     end
-    return names
+    return problems
 end
 
 -- Codes ---------------------------------------------------------------------------------------------------------------

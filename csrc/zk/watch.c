@@ -314,8 +314,8 @@ void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, const char *dire
 void zkl_watch_flag(zkl_watches *watches, zkl_watcher *watcher, const char *path)
 {
     zkl_watch *flag = watcher->watch != NULL ? take_watch(watches, path, false) : NULL;
-    if (flag == NULL) {
-        return; /* the end of the node alone will do */
+    if (flag == NULL || flag->flag_of != NULL) {
+        return; /* the end of the node alone will do: no memory, or another watcher waits for the flag, which is rare */
     }
     flag->flag = true;
     flag->flag_of = watcher;
@@ -582,12 +582,17 @@ static void on_watch_removed(void *owner, int rc, const zkl_reply *reply)
 /* An event has reached the watch for a flag. */
 static void fire_flag(zkl_watch *flag, int type)
 {
+    zkl_watches *watches = flag->watches;
     zkl_watcher *watcher = flag->flag_of;
-    if (watcher != NULL) {
-        flag->watches->flagged = type == ZOO_CREATED_EVENT ? watcher->watch : NULL;
-        leave_flag(watcher);
-    } else {
+    if (watcher == NULL) {
         free_watch_if_unused(flag);
+        return;
+    }
+    zkl_watch *watch = watcher->watch;
+    watches->flagged = type == ZOO_CREATED_EVENT ? watch : NULL;
+    leave_flag(watcher);
+    if (ZKL_BROKEN(ZKL_BREAK_FLAG) && watches->flagged != NULL) {
+        tell_watchers(watch, watches->ops->passed);
     }
 }
 

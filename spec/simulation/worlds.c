@@ -398,6 +398,8 @@ const rule_fit rule_fits[] = {
     {"guard", NULL, "the same as of impostors, and a client that holds more nodes than a heartbeat checks"},
     {"guards", NULL, "the same"},
     {"newest", NULL, "the same, and data that are restored"},
+    {"pass", "cancel", NULL},
+    {"flag", NULL, "a peer that makes flags, of which small worlds have none"},
     {"race", NULL, "clients that connect by themselves, which those of small worlds leave to the C client"},
     {NULL, NULL, NULL},
 };

@@ -29,7 +29,6 @@ enum {
 struct pass {
     zkl_entry *entry;
     zoo_op_result_t results[PASS_PARTS];
-    char made[1]; /* the flag's path, which nobody needs */
 };
 
 /* Returns whether no node is before the entry's, and contenders behind it know what a flag means. */
@@ -61,7 +60,7 @@ static bool send_pass(zkl_entry *entry)
         ask.owner = ask.memory = pass;
         ask.proof = ZKL_PROOF_QUORUM;
         zoo_op_t ops[PASS_PARTS];
-        zoo_create_op_init(&ops[PASS_MAKE_FLAG], flag, "", 0, acl_of(entry), ZOO_PERSISTENT, pass->made, 1);
+        zoo_create_op_init(&ops[PASS_MAKE_FLAG], flag, "", 0, acl_of(entry), ZOO_PERSISTENT, NULL, 0);
         zoo_delete_op_init(&ops[PASS_DELETE], entry->node, -1);
         zoo_delete_op_init(&ops[PASS_DELETE_FLAG], flag, -1);
         sent = zkl_entry_sent(entry, zkl_send_multi(entry->locks->wire, &ask, PASS_PARTS, ops, pass->results));

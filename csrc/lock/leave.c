@@ -35,8 +35,8 @@ struct pass {
 static bool passes_on(const zkl_entry *entry)
 {
     const zkl_tenure *tenure = &entry->tenure;
-    bool at_head = tenure->use == ZKL_USE_LEFT &&
-                   (tenure->place == ZKL_PLACE_HEAD || tenure->place == ZKL_PLACE_HEAD_BY_NUMBER);
+    bool at_head =
+        tenure->use == ZKL_USE_LEFT && (tenure->place == ZKL_PLACE_HEAD || tenure->place == ZKL_PLACE_HEAD_BY_NUMBER);
     return (at_head || ZKL_BROKEN(ZKL_BREAK_PASS)) && entry->kind->passes && tenure->waited &&
            !tenure->delete_outcome_unknown && zkl_queue_has_flags(entry->queue);
 }
@@ -218,7 +218,8 @@ static void on_passed(void *owner, int rc, const zkl_reply *reply)
     const struct pass *pass = owner;
     zkl_entry *entry = pass->entry;
     int deleted = pass->results[PASS_DELETE].err;
-    bool not_tried = rc != ZOK && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE && !zkl_outcome_unknown(rc) && deleted != rc;
+    bool not_tried =
+        rc != ZOK && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE && !zkl_outcome_unknown(rc) && deleted != rc;
     entry->tenure.waited = false; /* if the delete is repeated, it passes nothing on */
     if (!not_tried) {
         node_deleted(entry, rc == ZOK ? deleted : rc, reply);

@@ -42,13 +42,13 @@ struct zkl_watch {
     zkl_watcher *owner; /* whose own node this is, if it listens for changes of the data */
     bool flag;          /* constant: for a flag; `flag_of` waits for it */
     zkl_watcher *flag_of;
-    bool children;      /* constant: on the children of the directory */
-    bool unwanted;      /* armed, not needed any more, removal not confirmed: counted in watches->wire->cleaning */
-    bool asked;         /* the node's data asked the owner for something, when they were last read */
-    bool told;          /* and the owner was told that */
-    bool reading;       /* a request is in flight that reads the data, and arms nothing */
-    uint32_t read_on;   /* the connection on which the data were last read */
-    int64_t czxid;      /* of the node, when it was last armed */
+    bool children;    /* constant: on the children of the directory */
+    bool unwanted;    /* armed, not needed any more, removal not confirmed: counted in watches->wire->cleaning */
+    bool asked;       /* the node's data asked the owner for something, when they were last read */
+    bool told;        /* and the owner was told that */
+    bool reading;     /* a request is in flight that reads the data, and arms nothing */
+    uint32_t read_on; /* the connection on which the data were last read */
+    int64_t czxid;    /* of the node, when it was last armed */
 };
 
 bool zkl_watches_init(zkl_watches *watches, zkl_wire *wire)

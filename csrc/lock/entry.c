@@ -239,7 +239,7 @@ void zkl_entry_watch_node(zkl_entry *entry, const char *name)
     entry->tenure.waited = true;
     bool suffices = entry->tenure.ahead == 1; /* the end of the only node ahead is proof by itself */
     if (!suffices && entry->kind->passes && zkl_node_may_pass(name) && entry->watcher.watch != NULL) {
-        char *flag = zkl_queue_flag(entry->queue, zkl_node_parse(name).sequence);
+        char *flag = zkl_queue_flag(entry->queue, name);
         if (flag != NULL) {
             zkl_watch_flag(watches, &entry->watcher, flag);
         }

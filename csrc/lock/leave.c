@@ -1,8 +1,8 @@
 /*
  * leave: an entry that is not wanted any more. Its node is deleted, and the delete is repeated until the node is gone.
  *
- * A holder that leaves *passes the lock on*: one transaction makes a flag, deletes the node, and deletes the flag. Only an entry that is
- * proven head does so, and only with its first delete. So a contender that is told of the flag and of the deletion knows that no node is
+ * An entry that is proven head and leaves *passes the lock on*: one transaction makes a flag, deletes the node, and deletes the flag. Only
+ * the first delete does so. So a contender that is told of the flag and of the deletion knows that no node is
  * before the one that is gone, and need not list the queue (zkl_entry_passed). docs/design.md, "Passing a lock on", has the argument.
  */
 #include <stdarg.h>
@@ -31,12 +31,11 @@ struct pass {
     zoo_op_result_t results[PASS_PARTS];
 };
 
-/* Returns whether no node is before the entry's, and contenders behind it know what a flag means. */
+/* Returns whether no node is before the entry's, and contenders may be behind it that know what a flag means. */
 static bool passes_on(const zkl_entry *entry)
 {
     const zkl_tenure *tenure = &entry->tenure;
-    bool at_head =
-        tenure->use == ZKL_USE_LEFT && (tenure->place == ZKL_PLACE_HEAD || tenure->place == ZKL_PLACE_HEAD_BY_NUMBER);
+    bool at_head = tenure->place == ZKL_PLACE_HEAD || tenure->place == ZKL_PLACE_HEAD_BY_NUMBER;
     return (at_head || ZKL_BROKEN(ZKL_BREAK_PASS)) && entry->kind->passes && tenure->waited &&
            !tenure->delete_outcome_unknown && zkl_queue_has_flags(entry->queue);
 }
@@ -49,7 +48,7 @@ static const struct ACL_vector *acl_of(const zkl_entry *entry)
 static bool send_pass(zkl_entry *entry)
 {
     struct pass *pass = zkl_alloc(sizeof *pass);
-    char *flag = zkl_queue_flag(entry->queue, entry->sequence);
+    char *flag = zkl_queue_flag(entry->queue, zkl_entry_name(entry));
     bool sent = false;
     if (pass != NULL && flag != NULL) {
         pass->entry = entry;

@@ -286,8 +286,7 @@ void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL
 
 #define FLAGS "_flags_"
 
-/* Returns the directory of the flags, followed by '/' and `name` unless that is empty; NULL when memory is short. */
-static char *flags_path(const zkl_queue *queue, const char *name)
+char *zkl_queue_flag(const zkl_queue *queue, const char *name)
 {
     const char *last = strrchr(queue->path, '/') + 1;
     size_t size = strlen(queue->path) + strlen(FLAGS) + 1 + strlen(name) + 1;
@@ -297,13 +296,6 @@ static char *flags_path(const zkl_queue *queue, const char *name)
                  name[0] != '\0' ? "/" : "", name);
     }
     return path;
-}
-
-char *zkl_queue_flag(const zkl_queue *queue, int32_t sequence)
-{
-    char name[12];
-    snprintf(name, sizeof name, "%010d", (int)sequence);
-    return flags_path(queue, name);
 }
 
 bool zkl_queue_has_flags(const zkl_queue *queue)
@@ -330,7 +322,7 @@ static void on_flags_made(void *owner, int rc, const zkl_reply *reply)
 void zkl_queue_make_flags(zkl_queue *queue, const struct ACL_vector *acl)
 {
     const zkl_ask ask = {.on_reply = on_flags_made, .owner = queue, .proof = ZKL_PROOF_QUORUM};
-    char *path = flags_path(queue, "");
+    char *path = zkl_queue_flag(queue, "");
     bool sent = path != NULL && zkl_send_make(queue->locks->wire, &ask, path, "", acl, ZOO_CONTAINER) == ZOK;
     queue->uses += sent;
     zkl_free(path);

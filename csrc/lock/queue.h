@@ -86,10 +86,11 @@ void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL
 /* --- flags (leave.c) ---------------------------------------------------------------------------------------------- */
 
 /*
- * Returns the full path of the flag of the node with this number, which the caller frees; NULL when memory is short. The flags of
- * /jobs/x are in /jobs/_flags_x: in the lock's own directory a flag would take a number, and go-zookeeper would stop at it.
+ * Returns the full path of the flag of the node with this name, or of the directory of the flags if it is "". The caller frees it; NULL
+ * when memory is short. The flag of /jobs/x/N is /jobs/_flags_x/N: in the lock's own directory a flag would take a number, and
+ * go-zookeeper would stop at it.
  */
-char *zkl_queue_flag(const zkl_queue *queue, int32_t sequence);
+char *zkl_queue_flag(const zkl_queue *queue, const char *name);
 /* Returns whether flags can be made, as far as known. */
 bool zkl_queue_has_flags(const zkl_queue *queue);
 /* Makes the directory of the flags, as a container. If that is not possible, no flag is made in this session. */

@@ -16,8 +16,7 @@
  *
  * The fourth use is a flag. The client that deletes a node may make the flag and delete it again by the same transaction; no flag is
  * ever seen by a read. Its watch is an exists-watch. A server reports the changes of one transaction in their order, and nothing in
- * between. So two events in a row, the flag was made and the node was deleted, show that one transaction has done both. Whoever makes a
- * flag without deleting the node tells nobody anything. After a lost connection nothing would report a flag, so the C client is made to
+ * between: the flag was made, and the node was deleted. After a lost connection nothing would report a flag, so the C client is made to
  * forget its watch.
  */
 #include <string.h>
@@ -582,17 +581,12 @@ static void on_watch_removed(void *owner, int rc, const zkl_reply *reply)
 /* An event has reached the watch for a flag. */
 static void fire_flag(zkl_watch *flag, int type)
 {
-    zkl_watches *watches = flag->watches;
     zkl_watcher *watcher = flag->flag_of;
-    if (watcher == NULL) {
+    if (watcher != NULL) {
+        flag->watches->flagged = type == ZOO_CREATED_EVENT ? watcher->watch : NULL;
+        leave_flag(watcher);
+    } else {
         free_watch_if_unused(flag);
-        return;
-    }
-    zkl_watch *watch = watcher->watch;
-    watches->flagged = type == ZOO_CREATED_EVENT ? watch : NULL;
-    leave_flag(watcher);
-    if (ZKL_BROKEN(ZKL_BREAK_FLAG) && watches->flagged != NULL) {
-        tell_watchers(watch, watches->ops->passed);
     }
 }
 

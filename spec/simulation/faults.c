@@ -302,26 +302,10 @@ static bool admin_set(void)
     return path[0] != '\0' && sim_foreign_set(0, path, "__REVOKE__");
 }
 
-/* A peer makes the flag of a contender that has not left, and deletes it again. */
-static bool make_flag(void)
-{
-    char node[160], flag[sizeof(node) + 8];
-    random_child(true, node, sizeof(node));
-    char *name = strrchr(node, '/'), *number = strrchr(node, '-');
-    if (name == NULL || name == node || number == NULL || number < name)
-        return false;
-    *name = '\0';
-    char *lock = strrchr(node, '/') + 1;
-    snprintf(flag, sizeof(flag), "%.*s_flags_%s/%s", (int)(lock - node), node, lock, number + 1);
-    return sim_foreign_create(0, flag, "", ZOO_PERSISTENT) && sim_foreign_delete(0, flag);
-}
-
 static bool stranger(void)
 {
     static const char *const names[] = {"0", "readme", "x", "lock-", "node-0000000003", "lock-99999999999"};
     char path[160], directory[MAX_DIRECTORY];
-    if (sim_chance(1, 2))
-        return make_flag();
     random_child(false, path, sizeof(path));
     if (path[0] != '\0' && sim_chance(1, 2))
         return sim_foreign_delete(0, path);

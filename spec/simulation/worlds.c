@@ -399,7 +399,6 @@ const rule_fit rule_fits[] = {
     {"guards", NULL, "the same"},
     {"newest", NULL, "the same, and data that are restored"},
     {"pass", "cancel", NULL},
-    {"flag", NULL, "a peer that makes flags, of which small worlds have none"},
     {"race", NULL, "clients that connect by themselves, which those of small worlds leave to the C client"},
     {NULL, NULL, NULL},
 };

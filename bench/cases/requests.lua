@@ -11,6 +11,7 @@ local zklock = require "zklock"
 
 local CYCLES, TRIES = 200, 200
 local QUEUES = { 2, 10, 50 }
+local ROTATIONS, TURNS = { 2, 8, 64 }, 20
 
 local OPTIONS = { session_timeout = 60, connect_timeout = 20, wait = fibers.adapter }
 
@@ -81,12 +82,22 @@ local function wait_in_line(waiter)
     waiter.requests = requests_of(waiter.client) - waiter.before
 end
 
-local function total_notifications(waiters)
-    local sum = 0
-    for _, waiter in ipairs(waiters) do
-        sum = sum + waiter.client:stats().notifications
+--- The notifications that each waiter's client has got so far.
+local function notifications_of(waiters)
+    local counts = {}
+    for place, waiter in ipairs(waiters) do
+        counts[place] = waiter.client:stats().notifications
     end
-    return sum
+    return counts
+end
+
+--- How many clients have got any since.
+local function notified_since(waiters, before)
+    local clients = 0
+    for place, count in ipairs(notifications_of(waiters)) do
+        clients = clients + (count > before[place] and 1 or 0)
+    end
+    return clients
 end
 
 --- A queue of one holder and `count` waiters, which are granted the lock in order.
@@ -99,18 +110,19 @@ local function report_queue(settings, count, rows)
     for place, waiter in ipairs(line) do
         fibers.start(wait_in_line, waiter)
         fibers.await("a waiter is in the queue", function()
-            return place == 1 and waiter.granted or waiter.client:stats().watches == 1
+            -- The second waiter and those behind it wait for a flag, too.
+            return place == 1 and waiter.granted or waiter.client:stats().watches == (place == 2 and 1 or 2)
         end)
     end
     local per_release, fired_per_release, lives = {}, {}, {}
     for place, waiter in ipairs(line) do
-        local notifications, fired = total_notifications(line), lib.mntr(settings.servers).sum_node_deleted_watch_count
+        local notifications, fired = notifications_of(line), lib.mntr(settings.servers).sum_node_deleted_watch_count
         waiter.let_go = true
         fibers.await("a release is done", function()
             return waiter.requests and (place > count or line[place + 1].granted)
         end)
         if place <= count then
-            table.insert(per_release, total_notifications(line) - notifications)
+            table.insert(per_release, notified_since(line, notifications))
             table.insert(fired_per_release, lib.mntr(settings.servers).sum_node_deleted_watch_count - fired)
         end
         if place > 1 then
@@ -131,22 +143,66 @@ local function report_queue(settings, count, rows)
     })
 end
 
+--- Clients, each with its own session, that take turns without a pause. The first turns are not counted.
+local function report_turns(settings, count, rows)
+    local clients, ready, sums, counted_turns = {}, 0, { requests = 0, notifications = 0, passes = 0 }, 0
+    local function take_turns(client)
+        local lock, before, sent = client:mutex("/bench-turns-" .. count), nil, nil
+        for turn = 1, 2 * TURNS do
+            if turn == TURNS then
+                ready = ready + 1
+                before, sent = client:stats(), requests_of(client)
+            end
+            assert(lock:acquire())
+            assert(lock:release())
+            counted_turns = counted_turns + (before and 1 or 0)
+        end
+        local after = client:stats()
+        sums.requests = sums.requests + requests_of(client) - sent
+        sums.notifications = sums.notifications + after.notifications - before.notifications
+        sums.passes = sums.passes + after.passes - before.passes
+        ready = ready - 1
+    end
+    for index = 1, count do
+        clients[index] = connect(settings)
+    end
+    for _, client in ipairs(clients) do
+        fibers.start(take_turns, client)
+    end
+    fibers.await("all turns are over", function()
+        return counted_turns == count * (TURNS + 1) and ready == 0
+    end)
+    for _, client in ipairs(clients) do
+        client:close()
+    end
+    local row = { tostring(count) }
+    for _, what in ipairs { "requests", "notifications", "passes" } do
+        row[#row + 1] = string.format("%.2f", sums[what] / counted_turns)
+    end
+    table.insert(rows, row)
+end
+
 return function(settings)
     report.title("Requests")
     local rows = { { "requests of", "client's count", "server's count", "writes", "at most" } }
     local queues = {
         {
-            "waiters", "notifications a release", "watches fired", "requests a waiter", "requests in all",
+            "waiters", "clients notified by a release", "watches fired", "requests a waiter", "requests in all",
             "server's count"
         },
-        { "(at most)", "1..1", "1..1", "5", "", "" }
+        { "(at most)", "1..1", "1..1", "7", "", "" }
     }
+    local turns = { { "clients in turn", "requests a turn", "notifications", "passed on" }, { "(at most)", "4.2", "2", "" } }
     fibers.run(function()
         report_single(settings, rows)
+        for _, count in ipairs(settings.quick and { 2, 8 } or ROTATIONS) do
+            report_turns(settings, count, turns)
+        end
         for _, count in ipairs(settings.quick and { 2, 10 } or QUEUES) do
             report_queue(settings, count, queues)
         end
     end)
     report.columns(rows)
+    report.columns(turns)
     report.columns(queues)
 end

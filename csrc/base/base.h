@@ -257,6 +257,7 @@ typedef enum {
     ZKL_BREAK_GUARD,     /* take nodes for guarded that were not read */
     ZKL_BREAK_GUARDS,    /* take guards of a lost connection for good */
     ZKL_BREAK_NEWEST,    /* let heartbeats check nodes in turn only, not always the one that was created last */
+    ZKL_BREAK_PASS,      /* pass a lock on though another node is ahead */
     ZKL_BREAK_RACE       /* try no other address while a connection is under way */
 } zkl_broken_rule;
 /* The set of broken rules, one bit (1 << rule) for each. */

@@ -61,6 +61,7 @@ struct zkl_kind {
      */
     bool needs_lease;
     bool predictable; /* its nodes have the names that predict.c can predict */
+    bool passes;      /* its releases pass the lock on (leave.c); no node takes over the number of one of its nodes */
     bool shares;      /* several acquisitions of this client may use one entry (share.c) */
     bool together;    /* with `shares`: they may hold at the same time */
     /*

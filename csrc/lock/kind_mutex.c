@@ -7,4 +7,5 @@ const zkl_kind zkl_mutex_kind = {
     ZKL_SHARED_KIND,
     .node = ZKL_NODE_EXCLUSIVE,
     .predictable = true,
+    .passes = true,
 };

@@ -1,5 +1,9 @@
 /*
  * leave: an entry that is not wanted any more. Its node is deleted, and the delete is repeated until the node is gone.
+ *
+ * An entry that is proven head and leaves *passes the lock on*: one transaction makes a flag, deletes the node, and deletes the flag. Only
+ * the first delete does so. So a contender that is told of the flag and of the deletion knows that no node is
+ * before the one that is gone, and need not list the queue (zkl_entry_passed). docs/design.md, "Passing a lock on", has the argument.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +13,62 @@
 #include "leave.h"
 
 static void on_deleted(void *owner, int rc, const zkl_reply *reply);
+static void on_passed(void *owner, int rc, const zkl_reply *reply);
+
+/* --- what it sends ------------------------------------------------------------------------------------------------- */
+
+/* The parts of the transaction that passes a lock on. */
+enum {
+    PASS_MAKE_FLAG,
+    PASS_DELETE,
+    PASS_DELETE_FLAG,
+    PASS_PARTS
+};
+
+/* The memory that the C client writes into while it is in flight. */
+struct pass {
+    zkl_entry *entry;
+    zoo_op_result_t results[PASS_PARTS];
+};
+
+/* Returns whether no node is before the entry's, and contenders may be behind it that know what a flag means. */
+static bool passes_on(const zkl_entry *entry)
+{
+    const zkl_tenure *tenure = &entry->tenure;
+    bool at_head = tenure->place == ZKL_PLACE_HEAD || tenure->place == ZKL_PLACE_HEAD_BY_NUMBER;
+    return (at_head || ZKL_BROKEN(ZKL_BREAK_PASS)) && entry->kind->passes && tenure->waited &&
+           !tenure->delete_outcome_unknown && zkl_queue_has_flags(entry->queue);
+}
+
+static const struct ACL_vector *acl_of(const zkl_entry *entry)
+{
+    return entry->acquisition != NULL ? &entry->acquisition->spec->acl : &entry->spec->acl;
+}
+
+static bool send_pass(zkl_entry *entry)
+{
+    struct pass *pass = zkl_alloc(sizeof *pass);
+    char *flag = zkl_queue_flag(entry->queue, zkl_entry_name(entry));
+    bool sent = false;
+    if (pass != NULL && flag != NULL) {
+        pass->entry = entry;
+        for (int i = 0; i < PASS_PARTS; i++) {
+            pass->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
+        }
+        zkl_ask ask = zkl_entry_ask(entry, on_passed);
+        ask.owner = ask.memory = pass;
+        ask.proof = ZKL_PROOF_QUORUM;
+        zoo_op_t ops[PASS_PARTS];
+        zoo_create_op_init(&ops[PASS_MAKE_FLAG], flag, "", 0, acl_of(entry), ZOO_PERSISTENT, NULL, 0);
+        zoo_delete_op_init(&ops[PASS_DELETE], entry->node, -1);
+        zoo_delete_op_init(&ops[PASS_DELETE_FLAG], flag, -1);
+        sent = zkl_entry_sent(entry, zkl_send_multi(entry->locks->wire, &ask, PASS_PARTS, ops, pass->results));
+    } else {
+        zkl_free(pass);
+    }
+    zkl_free(flag);
+    return sent;
+}
 
 static bool send_delete(zkl_entry *entry)
 {
@@ -22,7 +82,8 @@ void zkl_entry_step_leaving(zkl_entry *entry)
     if (zkl_entry_has_sent(entry, ZKL_REQUEST_DELETE)) {
         return;
     }
-    if (!zkl_entry_note_request(entry, ZKL_REQUEST_DELETE, send_delete(entry))) {
+    bool sent = passes_on(entry) ? send_pass(entry) : send_delete(entry);
+    if (!zkl_entry_note_request(entry, ZKL_REQUEST_DELETE, sent)) {
         entry->tenure.delete_outcome_unknown = true;
         zkl_entry_make_runnable(entry);
     }
@@ -87,6 +148,8 @@ bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
     return true;
 }
 
+/* --- deleted ------------------------------------------------------------------------------------------------------- */
+
 static void node_deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
 {
     if (rc == ZOK) {
@@ -131,6 +194,38 @@ static void on_deleted(void *owner, int rc, const zkl_reply *reply)
 {
     node_deleted(owner, rc, reply);
     zkl_entry_request_completed(owner);
+}
+
+/*
+ * The flag could not be made, so nothing was done. Its directory is made if it is missing: servers remove containers that are empty, as
+ * this one always is.
+ */
+static void not_passed(zkl_entry *entry, int rc)
+{
+    if (rc == ZNONODE) {
+        zkl_queue_make_flags(entry->queue, acl_of(entry));
+    } else if (rc != ZTHROTTLEDOP) {
+        zkl_queue_refuse_flags(entry->queue);
+    }
+    zkl_entry_note_request(entry, ZKL_REQUEST_DELETE, false);
+    zkl_entry_step(entry);
+}
+
+/* The answer counts as one to the delete, unless that was not tried. The C client reports success even if parts are missing in it. */
+static void on_passed(void *owner, int rc, const zkl_reply *reply)
+{
+    const struct pass *pass = owner;
+    zkl_entry *entry = pass->entry;
+    int deleted = pass->results[PASS_DELETE].err;
+    bool not_tried =
+        rc != ZOK && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE && !zkl_outcome_unknown(rc) && deleted != rc;
+    entry->tenure.waited = false; /* if the delete is repeated, it passes nothing on */
+    if (!not_tried) {
+        node_deleted(entry, rc == ZOK ? deleted : rc, reply);
+    } else if (reply->generation == entry->generation && entry->state == ZKL_ENTRY_LEAVING) {
+        not_passed(entry, rc);
+    }
+    zkl_entry_request_completed(entry);
 }
 
 /* --- refusing ------------------------------------------------------------------------------------------------------ */

@@ -24,12 +24,12 @@ int32_t zkl_most_grants = INT32_C(1) << 30;
 /* --- the object ----------------------------------------------------------------------------------------------------- */
 
 /*
- * Makes the first 24 of a uuid's 36 characters from random bits, in the form of a version 4 uuid. The last twelve
- * digits are a counter.
+ * Makes the first 24 of a uuid's 36 characters from random bits, in the form of a version 8 uuid (RFC 9562: of our own making;
+ * zkl_node_may_pass). The last twelve digits are a counter.
  */
 static void make_uuid_stem(zkl_locks *locks, const uint64_t random[2])
 {
-    snprintf(locks->uuid_stem, sizeof locks->uuid_stem, "%08x-%04x-4%03x-%04x-", (unsigned)(random[0] & 0xffffffff),
+    snprintf(locks->uuid_stem, sizeof locks->uuid_stem, "%08x-%04x-8%03x-%04x-", (unsigned)(random[0] & 0xffffffff),
              (unsigned)(random[0] >> 32 & 0xffff), (unsigned)(random[0] >> 48 & 0xfff),
              (unsigned)((random[1] & 0x3fff) | 0x8000));
 }
@@ -292,6 +292,11 @@ static void watched_gone(zkl_watcher *watcher)
     zkl_entry_blocker_gone(entry_of(watcher));
 }
 
+static void passed(zkl_watcher *watcher)
+{
+    zkl_entry_passed(entry_of(watcher));
+}
+
 static void entry_looks_again(zkl_watcher *watcher)
 {
     zkl_entry_look_again(entry_of(watcher));
@@ -319,9 +324,9 @@ static void watch_failed(zkl_watcher *watcher)
     }
 }
 
-static void watch_answered(zkl_watcher *watcher, bool there)
+static void watch_answered(zkl_watcher *watcher, int64_t czxid)
 {
-    zkl_entry_watch_answered(entry_of(watcher), there);
+    zkl_entry_watch_answered(entry_of(watcher), czxid);
 }
 
 static void directory_listed(zkl_watcher *watcher, int rc, const zkl_reply *reply)
@@ -367,6 +372,7 @@ static bool guarded(const void *owner, const char *path)
 
 const zkl_watch_ops zkl_entry_watches = {
     .gone = watched_gone,
+    .passed = passed,
     .look_again = entry_looks_again,
     .look_later = look_later,
     .unreadable = watch_unreadable,

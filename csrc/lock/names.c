@@ -259,6 +259,14 @@ const char *zkl_node_acquisition(const char *name, size_t *length)
     return has_uuid ? name + PROTECTED_LENGTH : NULL;
 }
 
+bool zkl_node_may_pass(const char *name)
+{
+    static const size_t version = PROTECTED_LENGTH + 14;
+    size_t end = PROTECTED_LENGTH + ZKL_UUID_LENGTH;
+    return protection_length(name, strlen(name)) == end + 1 && name[version] == '8' &&
+           strncmp(name + end, "-lock-", 6) == 0;
+}
+
 static bool takes_part(zkl_node_kind kind)
 {
     return kind == ZKL_NODE_EXCLUSIVE || kind == ZKL_NODE_SHARED;

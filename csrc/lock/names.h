@@ -77,6 +77,12 @@ bool zkl_node_has_uuid(const char *name, const char *uuid);
 const char *zkl_node_acquisition(const char *name, size_t *length);
 
 /*
+ * Whether the client that made a node with this name may pass its lock on: a mutex's node of a zklock that knows how. Their uuids are of
+ * version 8, and those of Curator and of older zklocks of version 4.
+ */
+bool zkl_node_may_pass(const char *name);
+
+/*
  * Whether a contender of kind `mine` must wait for an earlier contender of kind `other`. Exclusive and shared
  * contenders must, except shared for shared. Leases and strangers never wait and are never waited for.
  */

@@ -260,6 +260,15 @@ void zkl_entry_blocker_gone(zkl_entry *entry)
     }
 }
 
+void zkl_entry_passed(zkl_entry *entry)
+{
+    if (entry->state == ZKL_ENTRY_QUEUED) {
+        entry->tenure.ahead = 1; /* the node that is gone was the only one */
+        entry->locks->wire->stats.passes++;
+    }
+    zkl_entry_blocker_gone(entry);
+}
+
 /* The watch of an entry that asks is over: the entry asks again when it is stepped. */
 static bool asks_again(zkl_entry *entry)
 {
@@ -296,9 +305,9 @@ void zkl_entry_look_again(zkl_entry *entry)
     }
 }
 
-void zkl_entry_watch_answered(zkl_entry *entry, bool there)
+void zkl_entry_watch_answered(zkl_entry *entry, int64_t czxid)
 {
-    if (zkl_entry_predicted(entry, there)) {
+    if (zkl_entry_predicted(entry, czxid)) {
         zkl_entry_blocker_changed(entry);
     }
 }

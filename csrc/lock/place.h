@@ -25,13 +25,15 @@ void zkl_entry_refuse_try(zkl_entry *entry, const char *name);
 bool zkl_entry_refuse_exhausted(zkl_entry *entry);
 /* The watched node is gone for good, or the watched directory has changed. */
 void zkl_entry_blocker_gone(zkl_entry *entry);
+/* The watched node is gone for good, and its client has passed the lock on: no node was before it. */
+void zkl_entry_passed(zkl_entry *entry);
 /* The watch could not be armed, or must be armed again: the entry looks again. */
 void zkl_entry_look_again(zkl_entry *entry);
 /* The same, but not at once: no watch tells the entry when. */
 void zkl_entry_look_later(zkl_entry *entry);
 /* The node that the entry watches may not be read. */
 void zkl_entry_blocker_unreadable(zkl_entry *entry);
-/* The watch that the entry waits for was armed, or its node is not there. */
-void zkl_entry_watch_answered(zkl_entry *entry, bool there);
+/* The watch that the entry waits for was armed, and its node has this czxid; 0: it is not there. */
+void zkl_entry_watch_answered(zkl_entry *entry, int64_t czxid);
 
 #endif

@@ -101,13 +101,14 @@ bool zkl_entry_predict(zkl_entry *entry, char name[ZKL_NODE_NAME_SIZE])
     return true;
 }
 
-bool zkl_entry_predicted(zkl_entry *entry, bool there)
+bool zkl_entry_predicted(zkl_entry *entry, int64_t czxid)
 {
     if (!zkl_entry_has_sent(entry, ZKL_REQUEST_PREDICT)) {
         return false;
     }
     zkl_predecessor *known = &entry->queue->predecessor;
     zkl_entry_note_request(entry, ZKL_REQUEST_PREDICT, false);
+    bool there = czxid > 0 && czxid < entry->tenure.czxid;
     if (there) {
         known->serial += known->stride;
     } else {

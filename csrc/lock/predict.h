@@ -19,9 +19,9 @@ bool zkl_entry_can_predict(const zkl_entry *entry);
  */
 bool zkl_entry_predict(zkl_entry *entry, char name[ZKL_NODE_NAME_SIZE]);
 /*
- * The watch that the entry waits for was armed, or its node is not there. Returns true if the node was predicted, and is
- * there.
+ * The watch that the entry waits for was armed, and its node has this czxid; 0: it is not there. Returns true if the node was predicted,
+ * and was there before the entry's own.
  */
-bool zkl_entry_predicted(zkl_entry *entry, bool there);
+bool zkl_entry_predicted(zkl_entry *entry, int64_t czxid);
 
 #endif

@@ -6,6 +6,7 @@
  * has those. So a deep path costs one round trip. Only the answer for the queue's own directory counts. For each of the
  * directories, NODEEXISTS is as good as OK.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,6 +95,7 @@ static void forget_queue(zkl_queue *queue)
     queue->limit_mzxid = 0;
     queue->limit_unwritable = false;
     queue->lost_in = 0;
+    queue->no_flags_in = 0;
     queue->warned = queue->busy = false;
 }
 
@@ -278,4 +280,50 @@ void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL
     }
     zkl_free(path);
     zkl_queue_drop(queue);
+}
+
+/* --- flags --------------------------------------------------------------------------------------------------------- */
+
+#define FLAGS "_flags_"
+
+char *zkl_queue_flag(const zkl_queue *queue, const char *name)
+{
+    const char *last = strrchr(queue->path, '/') + 1;
+    size_t size = strlen(queue->path) + strlen(FLAGS) + 1 + strlen(name) + 1;
+    char *path = zkl_alloc(size);
+    if (path != NULL) {
+        snprintf(path, size, "%.*s" FLAGS "%s%s%s", (int)(last - queue->path), queue->path, last,
+                 name[0] != '\0' ? "/" : "", name);
+    }
+    return path;
+}
+
+bool zkl_queue_has_flags(const zkl_queue *queue)
+{
+    return !queue->locks->no_containers && queue->no_flags_in != queue->locks->wire->session_id;
+}
+
+void zkl_queue_refuse_flags(zkl_queue *queue)
+{
+    queue->no_flags_in = queue->locks->wire->session_id;
+}
+
+static void on_flags_made(void *owner, int rc, const zkl_reply *reply)
+{
+    (void)reply;
+    zkl_queue *queue = owner;
+    bool again = rc == ZOK || rc == ZNODEEXISTS || rc == ZTHROTTLEDOP || zkl_outcome_unknown(rc);
+    if (!again) {
+        zkl_queue_refuse_flags(queue);
+    }
+    zkl_queue_drop(queue);
+}
+
+void zkl_queue_make_flags(zkl_queue *queue, const struct ACL_vector *acl)
+{
+    const zkl_ask ask = {.on_reply = on_flags_made, .owner = queue, .proof = ZKL_PROOF_QUORUM};
+    char *path = zkl_queue_flag(queue, "");
+    bool sent = path != NULL && zkl_send_make(queue->locks->wire, &ask, path, "", acl, ZOO_CONTAINER) == ZOK;
+    queue->uses += sent;
+    zkl_free(path);
 }

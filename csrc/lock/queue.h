@@ -59,6 +59,8 @@ struct zkl_queue {
 
     zkl_predecessor predecessor;
     int64_t cleaned_at; /* a list showed all nodes of ours at this instant */
+    int64_t
+        no_flags_in; /* the session in which the directory of its flags could not be made, or not be used; 0: none */
 
     TAILQ_ENTRY(zkl_queue) in_kept;
 
@@ -81,6 +83,21 @@ void zkl_queue_drop(zkl_queue *queue);
 zkl_entry *zkl_queue_entry_of_node(const zkl_locks *locks, const char *path);
 /* Creates the directory, with `data`, and those above it. `directory_ready` tells when the replies are in. */
 void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL_vector *acl);
+/* --- flags (leave.c) ---------------------------------------------------------------------------------------------- */
+
+/*
+ * Returns the full path of the flag of the node with this name, or of the directory of the flags if it is "". The caller frees it; NULL
+ * when memory is short. The flag of /jobs/x/N is /jobs/_flags_x/N: in the lock's own directory a flag would take a number, and
+ * go-zookeeper would stop at it.
+ */
+char *zkl_queue_flag(const zkl_queue *queue, const char *name);
+/* Returns whether flags can be made, as far as known. */
+bool zkl_queue_has_flags(const zkl_queue *queue);
+/* Makes the directory of the flags, as a container. If that is not possible, no flag is made in this session. */
+void zkl_queue_make_flags(zkl_queue *queue, const struct ACL_vector *acl);
+/* No flag is made in this session any more. */
+void zkl_queue_refuse_flags(zkl_queue *queue);
+
 /* Keeps an unused queue in memory, until newer ones have taken its place. */
 void zkl_queue_keep(zkl_queue *queue);
 /*

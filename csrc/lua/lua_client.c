@@ -265,6 +265,7 @@ static int client_stats(lua_State *L)
     set_count(L, "grants", stats.grants);
     set_count(L, "refusals", stats.refusals);
     set_count(L, "hand_overs", stats.hand_overs);
+    set_count(L, "passes", stats.passes);
     set_count(L, "losses", stats.losses);
     set_count(L, "unknown_outcomes", stats.unknown_outcomes);
     set_count(L, "connections", stats.connections);

@@ -373,6 +373,7 @@ static void on_disconnected(zkl_session *session)
     }
     session->lost_at = session->wire.now;
     zkl_heartbeat_disconnected(&session->heartbeat);
+    zkl_watches_disconnected(&session->watches);
     ZKL_TELL(session, lost, each->owner);
     show_state(session, probed ? ZKL_STATE_SUSPENDED : ZKL_STATE_CONNECTING, ZKL_DISCONNECTED,
                "the connection to '%s' is lost", session->wire.hosts);

@@ -13,6 +13,11 @@
  *
  * The uses: a node is watched until it is gone; its owner watches it to learn of changes of its data; the children of a
  * directory are watched, by the list that the watcher needs anyway (`children`).
+ *
+ * The fourth use is a flag. The client that deletes a node may make the flag and delete it again by the same transaction; no flag is
+ * ever seen by a read. Its watch is an exists-watch. A server reports the changes of one transaction in their order, and nothing in
+ * between: the flag was made, and the node was deleted. After a lost connection nothing would report a flag, so the C client is made to
+ * forget its watch.
  */
 #include <string.h>
 
@@ -34,12 +39,15 @@ struct zkl_watch {
     int32_t flying;     /* requests in flight that point here */
     bool pinned;        /* its watchers are being told something, in any state: it must not be freed meanwhile */
     zkl_watcher *owner; /* whose own node this is, if it listens for changes of the data */
-    bool children;      /* constant: on the children of the directory */
-    bool unwanted;      /* armed, not needed any more, removal not confirmed: counted in watches->wire->cleaning */
-    bool asked;         /* the node's data asked the owner for something, when they were last read */
-    bool told;          /* and the owner was told that */
-    bool reading;       /* a request is in flight that reads the data, and arms nothing */
-    uint32_t read_on;   /* the connection on which the data were last read */
+    bool flag;          /* constant: for a flag; `flag_of` waits for it */
+    zkl_watcher *flag_of;
+    bool children;    /* constant: on the children of the directory */
+    bool unwanted;    /* armed, not needed any more, removal not confirmed: counted in watches->wire->cleaning */
+    bool asked;       /* the node's data asked the owner for something, when they were last read */
+    bool told;        /* and the owner was told that */
+    bool reading;     /* a request is in flight that reads the data, and arms nothing */
+    uint32_t read_on; /* the connection on which the data were last read */
+    int64_t czxid;    /* of the node, when it was last armed */
 };
 
 bool zkl_watches_init(zkl_watches *watches, zkl_wire *wire)
@@ -78,6 +86,9 @@ void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *other
 static void free_watch(zkl_watch *watch)
 {
     zkl_table_remove(&watch->watches->table, watch);
+    if (watch->watches->flagged == watch) {
+        watch->watches->flagged = NULL;
+    }
     if (watch->unwanted) {
         watch->watches->wire->cleaning--;
     }
@@ -133,7 +144,7 @@ static zkl_watch *take_watch(zkl_watches *watches, const char *path, bool childr
 
 static bool watch_is_wanted(const zkl_watch *watch)
 {
-    return !LIST_EMPTY(&watch->watchers) || watch->owner != NULL;
+    return !LIST_EMPTY(&watch->watchers) || watch->owner != NULL || watch->flag_of != NULL;
 }
 
 /* Frees the watch when its address is not known any more: by no watcher, by no request, and not by the C client. */
@@ -154,6 +165,7 @@ static void tell_owner(zkl_watch *watch)
 }
 
 static void on_armed(void *owner, int rc, const zkl_reply *reply);
+static void on_flag_armed(void *owner, int rc, const zkl_reply *reply);
 static void on_watch_read(void *owner, int rc, const zkl_reply *reply);
 static void on_watch_listed(void *owner, int rc, const zkl_reply *reply);
 static void on_watch_removed(void *owner, int rc, const zkl_reply *reply);
@@ -161,10 +173,12 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
 
 static bool send_watch(zkl_watch *watch)
 {
-    const zkl_ask ask = {.on_reply = watch->children ? on_watch_listed : on_armed, .owner = watch};
+    zkl_on_reply on_reply = watch->flag ? on_flag_armed : watch->children ? on_watch_listed : on_armed;
+    const zkl_ask ask = {.on_reply = on_reply, .owner = watch};
     zkl_watches *watches = watch->watches;
-    int rc = watch->children ? zkl_send_list(watches->wire, &ask, watch->node, on_event, watches)
-                             : zkl_send_get(watches->wire, &ask, watch->node, on_event, watches);
+    int rc = watch->flag       ? zkl_send_exists(watches->wire, &ask, watch->node, on_event, watches)
+             : watch->children ? zkl_send_list(watches->wire, &ask, watch->node, on_event, watches)
+                               : zkl_send_get(watches->wire, &ask, watch->node, on_event, watches);
     return rc == ZOK;
 }
 
@@ -228,6 +242,23 @@ static void read_again(zkl_watch *watch)
     }
 }
 
+/* The watcher does not wait for a flag any more. */
+static void leave_flag(zkl_watcher *watcher)
+{
+    zkl_watch *flag = watcher->flag;
+    if (flag == NULL) {
+        return;
+    }
+    watcher->flag = NULL;
+    flag->flag_of = NULL;
+    if (flag->state == ZKL_WATCH_ARMED) {
+        disarm_watch(flag);
+    } else if (flag->state != ZKL_WATCH_IDLE) {
+        set_unwanted(flag, true); /* the reply decides */
+    }
+    free_watch_if_unused(flag);
+}
+
 /* Detaches all watchers from this watch, and calls `what` for each. Some of them may choose the watch again at once. */
 static void tell_watchers(zkl_watch *watch, void (*what)(zkl_watcher *))
 {
@@ -241,6 +272,7 @@ static void tell_watchers(zkl_watch *watch, void (*what)(zkl_watcher *))
     while ((watcher = LIST_FIRST(&told)) != NULL) {
         LIST_REMOVE(watcher, in_watch);
         watcher->watch = NULL;
+        leave_flag(watcher);
         what(watcher);
     }
     watch->pinned = false;
@@ -265,7 +297,7 @@ static void join(zkl_watches *watches, zkl_watcher *watcher, zkl_watch *watch)
     watcher->watch = watch;
     LIST_INSERT_HEAD(&watch->watchers, watcher, in_watch);
     if (watch->state == ZKL_WATCH_ARMED) {
-        watches->ops->answered(watcher, true);
+        watches->ops->answered(watcher, watch->czxid);
     } else if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         rearm_or_free(watch);
     }
@@ -276,6 +308,20 @@ void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, const char *dire
     char *path = zkl_child_path(directory, name);
     join(watches, watcher, path != NULL ? take_watch(watches, path, false) : NULL);
     zkl_free(path);
+}
+
+void zkl_watch_flag(zkl_watches *watches, zkl_watcher *watcher, const char *path)
+{
+    zkl_watch *flag = watcher->watch != NULL ? take_watch(watches, path, false) : NULL;
+    if (flag == NULL || flag->flag_of != NULL) {
+        return; /* the end of the node alone will do: no memory, or another watcher waits for the flag, which is rare */
+    }
+    flag->flag = true;
+    flag->flag_of = watcher;
+    watcher->flag = flag;
+    if (flag->state == ZKL_WATCH_IDLE && !arm_watch(flag)) {
+        leave_flag(watcher);
+    }
 }
 
 bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, const char *directory)
@@ -319,6 +365,7 @@ void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, const char *node)
 
 void zkl_watch_leave(zkl_watcher *watcher)
 {
+    leave_flag(watcher);
     zkl_watch *watch = watcher->watch;
     if (watch == NULL) {
         return;
@@ -393,12 +440,12 @@ const char *zkl_watch_node_of(const zkl_watcher *watcher)
 }
 
 /* Tells the watchers whether the node is there: some have only predicted its name. */
-static void tell_of_look(const zkl_watch *watch, bool there)
+static void tell_of_look(const zkl_watch *watch, int64_t czxid)
 {
     zkl_watcher *watcher;
     LIST_FOREACH(watcher, &watch->watchers, in_watch)
     {
-        watch->watches->ops->answered(watcher, there);
+        watch->watches->ops->answered(watcher, czxid);
     }
 }
 
@@ -411,7 +458,8 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
     watch->asked = rc == ZOK && ops->asks(reply->data, reply->length);
     watch->read_on = reply->connection;
     tell_owner(watch);
-    tell_of_look(watch, rc == ZOK);
+    watch->czxid = rc == ZOK ? reply->stat->czxid : 0;
+    tell_of_look(watch, watch->czxid);
     if (rc == ZOK || ZKL_BROKEN(ZKL_BREAK_REARM)) {
         watch->state = ZKL_WATCH_ARMED;
         if (!watch_is_wanted(watch)) {
@@ -432,6 +480,22 @@ static void on_armed(void *owner, int rc, const zkl_reply *reply)
         zkl_try_later(watch->watches->wire); /* zkl_watches_resume arms it for its owner */
     } else {
         rearm_or_free(watch);
+    }
+}
+
+/* Handles the reply to the request that arms the watch for a flag. The flag is not there, unless somebody else has made it. */
+static void on_flag_armed(void *owner, int rc, const zkl_reply *reply)
+{
+    (void)reply;
+    zkl_watch *flag = owner;
+    flag->flying--;
+    flag->state = rc == ZOK || rc == ZNONODE ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
+    if (flag->state == ZKL_WATCH_ARMED && flag->flag_of == NULL) {
+        disarm_watch(flag);
+    } else if (flag->state == ZKL_WATCH_IDLE && flag->flag_of != NULL) {
+        leave_flag(flag->flag_of);
+    } else {
+        free_watch_if_unused(flag);
     }
 }
 
@@ -514,8 +578,23 @@ static void on_watch_removed(void *owner, int rc, const zkl_reply *reply)
     }
 }
 
-/* An event has reached the watch, if that is armed: the C client has forgotten it. `watch` may be NULL. */
-static void fire(zkl_watch *watch, int type)
+/* An event has reached the watch for a flag. */
+static void fire_flag(zkl_watch *flag, int type)
+{
+    zkl_watcher *watcher = flag->flag_of;
+    if (watcher != NULL) {
+        flag->watches->flagged = type == ZOO_CREATED_EVENT ? watcher->watch : NULL;
+        leave_flag(watcher);
+    } else {
+        free_watch_if_unused(flag);
+    }
+}
+
+/*
+ * An event has reached the watch, if that is armed: the C client has forgotten it. `watch` may be NULL. `flagged`: the event before was
+ * that the node's flag was made.
+ */
+static void fire(zkl_watch *watch, int type, bool flagged)
 {
     if (watch == NULL || (watch->state != ZKL_WATCH_ARMED && watch->state != ZKL_WATCH_REMOVING)) {
         return;
@@ -524,6 +603,10 @@ static void fire(zkl_watch *watch, int type)
     const zkl_watch_ops *ops = watches->ops;
     watches->wire->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE;
+    if (watch->flag) {
+        fire_flag(watch, type);
+        return;
+    }
     zkl_watcher *owner = NULL;
     if (type == ZOO_DELETED_EVENT && !watch->children) {
         owner = part_from_owner(watch);
@@ -535,7 +618,7 @@ static void fire(zkl_watch *watch, int type)
         watch->pinned = false;
     }
     if (type == (watch->children ? ZOO_CHILD_EVENT : ZOO_DELETED_EVENT)) {
-        tell_watchers(watch, ops->gone);
+        tell_watchers(watch, flagged ? ops->passed : ops->gone);
     } else if (watch->children) {
         tell_watchers(watch, ops->look_again);
     } else if (ZKL_BROKEN(ZKL_BREAK_REARM)) {
@@ -556,11 +639,14 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
     if (type == ZOO_SESSION_EVENT) {
         return; /* the watches stay armed */
     }
+    const zkl_watch *flagged = watches->flagged;
+    watches->flagged = NULL;
     if (type != ZOO_CHILD_EVENT) {
-        fire(find_watch(watches, path, false), type);
+        zkl_watch *watch = find_watch(watches, path, false);
+        fire(watch, type, flagged != NULL && watch == flagged);
     }
     if (type == ZOO_CHILD_EVENT || type == ZOO_DELETED_EVENT) {
-        fire(find_watch(watches, path, true), type);
+        fire(find_watch(watches, path, true), type, false);
     }
 }
 
@@ -578,9 +664,31 @@ void zkl_watches_resume(zkl_watches *watches)
     }
 }
 
+void zkl_watches_disconnected(zkl_watches *watches)
+{
+    watches->flagged = NULL;
+    zkl_watch *watch, *next;
+    for (watch = zkl_table_after(&watches->table, NULL); watch != NULL; watch = next) {
+        next = zkl_table_after(&watches->table, watch);
+        if (!watch->flag || (watch->state != ZKL_WATCH_ARMED && watch->state != ZKL_WATCH_REMOVING)) {
+            continue; /* the reply to the request that arms it comes, and says that it does not */
+        }
+        zkl_forget_watch(watches->wire, watch->node, on_event, watches);
+        watch->state = ZKL_WATCH_IDLE;
+        if (watch->flag_of != NULL) {
+            leave_flag(watch->flag_of);
+        } else {
+            free_watch_if_unused(watch);
+        }
+    }
+}
+
 static void forget_watch(zkl_watch *watch)
 {
-    zkl_watcher *watcher;
+    zkl_watcher *watcher = watch->flag_of;
+    if (watcher != NULL) {
+        watcher->flag = NULL;
+    }
     while ((watcher = LIST_FIRST(&watch->watchers)) != NULL) {
         LIST_REMOVE(watcher, in_watch);
         watcher->watch = NULL;

@@ -31,10 +31,11 @@ extern int64_t zkl_most_watched_bytes;
 
 typedef struct zkl_watch zkl_watch;
 
-/* A watcher of at most one node or directory, and of its own node. Part of a larger object. */
+/* A watcher of at most one node or directory, of the flag of that node, and of its own node. Part of a larger object. */
 typedef struct zkl_watcher {
     LIST_ENTRY(zkl_watcher) in_watch;
     zkl_watch *watch; /* On a node, or on a directory. NULL: none. */
+    zkl_watch *flag;  /* On the flag of that node. NULL: none. */
     zkl_watch *own;   /* On its own node. NULL: none. */
 } zkl_watcher;
 
@@ -42,6 +43,8 @@ typedef struct zkl_watcher {
 typedef struct {
     /* The node is gone for good, or the directory has changed. */
     void (*gone)(zkl_watcher *watcher);
+    /* The node is gone for good, and the transaction that deleted it has made its flag. */
+    void (*passed)(zkl_watcher *watcher);
     /* The watch could not be armed, or must be armed again. */
     void (*look_again)(zkl_watcher *watcher);
     /* The same, but not at once: no watch tells when. */
@@ -50,8 +53,8 @@ typedef struct {
     void (*unreadable)(zkl_watcher *watcher);
     /* The watch could not be sent, or there was no memory for it. */
     void (*failed)(zkl_watcher *watcher);
-    /* The watch was armed, or its node is not there. */
-    void (*answered)(zkl_watcher *watcher, bool there);
+    /* The watch was armed, and the node has this czxid; 0: it is not there. */
+    void (*answered)(zkl_watcher *watcher, int64_t czxid);
     /* The list that armed the watch on a directory. */
     void (*listed)(zkl_watcher *watcher, int rc, const zkl_reply *reply);
     /* The watch on a directory stays armed although its removal was requested: no list comes. */
@@ -82,6 +85,8 @@ typedef struct {
     const void *ops_owner;
     const zkl_other_watches *others;
     void *others_owner;
+    const zkl_watch
+        *flagged;          /* The latest event was that the flag of this node was made. NULL: it was another event. */
     int64_t watched_bytes; /* of ZKL_MAX_WATCHED_BYTES */
     int64_t own_bytes;     /* of ZKL_MAX_OWN_BYTES: paths that are watched by their own owners */
 } zkl_watches;
@@ -110,6 +115,13 @@ typedef enum {
 
 /* Watches the node `name` in the directory. `gone`, `look_again` and the like tell the watcher of events. */
 void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, const char *directory, const char *name);
+/*
+ * Watches for the flag of the node that the watcher watches: a node with this full path that is made, and deleted again, by the
+ * transaction that deletes that node. `passed` is then called in place of `gone`. Flags are watched on one connection only.
+ */
+void zkl_watch_flag(zkl_watches *watches, zkl_watcher *watcher, const char *path);
+/* The connection is lost: no flag is watched any more. */
+void zkl_watches_disconnected(zkl_watches *watches);
 /*
  * Watches the children of the directory. Returns true if the list that arms the watch is in flight: `listed` will get it.
  * False: the watch is armed already, or cannot be armed now.

@@ -129,6 +129,7 @@ end
 ---@field grants integer
 ---@field refusals integer
 ---@field hand_overs integer the part of the grants that needed no request
+---@field passes integer the part of the grants that another client has passed on: the notification of its release sufficed
 ---@field losses integer
 ---@field unknown_outcomes integer
 ---@field connections integer

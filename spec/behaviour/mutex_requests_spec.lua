@@ -150,12 +150,12 @@ describe("contenders in a steady rotation", function()
                 fixture.until_children(path, 3)
                 local third = locks[(index + 1) % 3 + 1]._client
                 loop.until_true(function()
-                    return third:stats().watches == 1
+                    return third:stats().watches == 2 -- the node before its own, and its flag
                 end)
                 local sent = fixture.sent(third)
                 locks[index % 3 + 1]:cancel()           -- this waiter is directly before the third
                 loop.until_true(function()
-                    return #order == 2 and fixture.sent(third) == sent + 2 and third:stats().watches == 1
+                    return #order == 2 and fixture.sent(third) == sent + 3 and third:stats().watches == 1
                 end)
                 assert.same({ index, "cancelled" }, order)
             end

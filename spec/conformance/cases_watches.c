@@ -292,6 +292,11 @@ static void change_d(void)
     change("/d");
 }
 
+static void create_d(void)
+{
+    make("/d");
+}
+
 static void drop_d(void)
 {
     drop("/d");
@@ -503,6 +508,18 @@ static void one_removed_locally(void)
     missed(change_d, "connecting connected"); /* the next connection does not arm it */
 }
 
+/* The same of a watch for a node that is not there. */
+static void exists_removed_locally(void)
+{
+    open_two();
+    answer *asked = new_answer(0, "exists");
+    CHECK_NUMBER(zoo_awexists(handles[0], "/d", on_watch_too, &b, on_stat, asked), ZOK);
+    CHECK_NUMBER(RESULT(asked), ZNONODE);
+    told(0);
+    CHECK_NUMBER(zoo_aremove_watches(handles[0], "/d", ZWATCHTYPE_DATA, on_watch_too, &b, 1, NULL, NULL), ZOK);
+    missed(create_d, "connecting connected");
+}
+
 static char last_path[64];
 static int last_state;
 
@@ -566,6 +583,35 @@ static void forbidden_watch(void)
     CHECK_STORY(0, "");
 }
 
+/* What lets a client pass a lock on: the events of one transaction come in the order of its parts. */
+static void flagged(void)
+{
+    zoo_op_t ops[3];
+    zoo_op_result_t results[3];
+    open_two();
+    make("/d");
+    make("/flags");
+    CHECK_NUMBER(RESULT(ask_get(0, "/d", &a)), ZOK);
+    CHECK_NUMBER(RESULT(ask_exists(0, "/flags/1", &b)), ZNONODE);
+    told(0);
+    zoo_create_op_init(&ops[0], "/flags/1", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, NULL, 0);
+    zoo_delete_op_init(&ops[1], "/missing", -1);
+    zoo_delete_op_init(&ops[2], "/flags/1", -1);
+    CHECK_NUMBER(RESULT(ask_multi(1, 3, ops, results)), ZNONODE);
+    CHECK_NUMBER(results[0].err, ZOK);
+    CHECK_NUMBER(results[1].err, ZNONODE);
+    settle();
+    CHECK_STORY(0, "");
+    zoo_delete_op_init(&ops[1], "/d", -1);
+    CHECK_NUMBER(RESULT(ask_multi(1, 3, ops, results)), ZOK);
+    settle();
+    CHECK_STORY(0, "b:created a:deleted");
+    CHECK_NUMBER(RESULT(ask_exists(0, "/flags/1", NULL)), ZNONODE);
+    drop("/flags");
+    CHECK_NUMBER(RESULT(ask_multi(1, 3, ops, results)), ZNONODE);
+    CHECK_NUMBER(results[0].err, ZNONODE);
+}
+
 const conformance_case watch_cases[] = {
     {"a watch fires once", one_shot},
     {"watchers of a path are deduplicated by function and context", deduplicated},
@@ -590,6 +636,8 @@ const conformance_case watch_cases[] = {
     {"a reconnect does not arm a removed watch again", removed_and_reconnected},
     {"a watch can be removed in the client alone", removed_locally},
     {"one of several watchers can be removed in the client alone", one_removed_locally},
+    {"a watch for a missing node can be removed in the client alone", exists_removed_locally},
     {"events have paths without the chroot", chroot_events},
     {"a read that an ACL forbids arms no watch", forbidden_watch},
+    {"a flag that one transaction makes and deletes is reported right before the deletion of its node", flagged},
     {NULL, NULL}};

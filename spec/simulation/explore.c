@@ -142,6 +142,7 @@ static void prepare_directories(void)
     if (at.is->no_directory)
         return;
     make_directory(run.paths[0], "");
+    make_directory("/_flags_l", ""); /* else the first pass would only make it */
     if (at.is->permits == 0 || at.is->latch)
         return;
     queue_directory(0, directory);

@@ -1648,12 +1648,27 @@ bool sim_exists_everywhere(const char *path)
     return now != NULL;
 }
 
+/* Returns whether the server has not heard yet that the node was deleted. It may show the node on its way to that. */
+static bool has_yet_to_delete(const server *at, int path)
+{
+    for (int position = at->applied; position < entry_count; position++) {
+        const sim_transaction *transaction = entries[position];
+        for (int i = 0; i < transaction->change_count; i++) {
+            if (transaction->changes[i].kind == SIM_CHANGE_DELETE && transaction->changes[i].path == path)
+                return true;
+        }
+    }
+    return false;
+}
+
 bool sim_is_outdated_somewhere(const char *path, bool in_data)
 {
     const sim_node *now = sim_tree_find(&truth, sim_path(path));
     for (int i = 0; i < sim.options.servers; i++) {
         const sim_node *shown = sim_tree_find(&servers[i].tree, sim_path(path));
         if (shown != NULL && (now == NULL || now->czxid != shown->czxid || (in_data && now->mzxid != shown->mzxid)))
+            return true;
+        if (has_yet_to_delete(&servers[i], sim_path(path)))
             return true;
     }
     return false;

@@ -410,7 +410,10 @@ bool sim_foreign_expire(int64_t session);
 bool sim_exists(const char *path);
 /* Returns whether every server has the committed node. A server that lags may have an earlier node of that name. */
 bool sim_exists_everywhere(const char *path);
-/* Returns whether a server shows a node that is deleted, and perhaps created again since; with `in_data` also other data of it. */
+/*
+ * Returns whether a server shows, or may show before it has caught up, a node that is deleted, and perhaps created again since; with
+ * `in_data` also other data of it.
+ */
 bool sim_is_outdated_somewhere(const char *path, bool in_data);
 int64_t sim_owner(const char *path);
 int64_t sim_czxid(const char *path);

@@ -91,9 +91,9 @@ static void print_totals(double seconds)
            totals.wasted_wakes, totals.final_checks);
     printf("longest time without a connection while one server could be reached %" PRId64 " ms\n",
            totals.longest_reach / SIM_MILLISECOND);
-    printf("engines: requests %" PRId64 ", heartbeats %" PRId64 ", notifications %" PRId64 ", unknown outcomes %" PRId64
-           ", connections %" PRId64 ", sessions %" PRId64 "\n",
-           totals.engines.requests, totals.engines.heartbeats, totals.engines.notifications,
+    printf("engines: requests %" PRId64 ", heartbeats %" PRId64 ", notifications %" PRId64 ", passes %" PRId64
+           ", unknown outcomes %" PRId64 ", connections %" PRId64 ", sessions %" PRId64 "\n",
+           totals.engines.requests, totals.engines.heartbeats, totals.engines.notifications, totals.engines.passes,
            totals.engines.unknown_outcomes, totals.engines.connections, totals.engines.sessions);
     printf("world: transactions %" PRId64 ", lost requests %" PRId64 ", lost replies %" PRId64 ", expiries %" PRId64
            ", elections %" PRId64 ", forgotten proposals %" PRId64 ", sessions moved %" PRId64 "\n",

@@ -398,6 +398,7 @@ const rule_fit rule_fits[] = {
     {"guard", NULL, "the same as of impostors, and a client that holds more nodes than a heartbeat checks"},
     {"guards", NULL, "the same"},
     {"newest", NULL, "the same, and data that are restored"},
+    {"pass", "cancel", NULL},
     {"race", NULL, "clients that connect by themselves, which those of small worlds leave to the C client"},
     {NULL, NULL, NULL},
 };

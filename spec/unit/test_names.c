@@ -281,6 +281,24 @@ static void finds_its_uuid(void **state)
     assert_false(zkl_node_has_uuid("", UUID));
 }
 
+/* A contender that passes its lock on is known by the version of its uuid, 8. */
+static void tells_who_may_pass_a_lock_on(void **state)
+{
+    (void)state;
+#define OURS "0f8fad5b-d9cb-869f-a165-70867728950e"
+    assert_true(zkl_node_may_pass("_c_" OURS "-lock-0000000042"));
+    static const char *const others[] = {"",
+                                         "_c_" UUID "-lock-0000000042",
+                                         "_c_" OURS "-__WRIT__0000000042",
+                                         "_c_" OURS "-lease-0000000042",
+                                         "_c_" OURS,
+                                         OURS "-lock-0000000042",
+                                         "_c_0f8fad5bd9cb869fa16570867728950e-lock-0000000042"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_false(zkl_node_may_pass(others[i]));
+    }
+}
+
 /* What the names of an acquisition's nodes share: all but the last three digits of a uuid. */
 static void tells_the_nodes_of_an_acquisition(void **state)
 {
@@ -538,6 +556,7 @@ int main(void)
         cmocka_unit_test(tells_ids_from_what_resembles_them),
         cmocka_unit_test(makes_names_that_it_understands),
         cmocka_unit_test(finds_its_uuid),
+        cmocka_unit_test(tells_who_may_pass_a_lock_on),
         cmocka_unit_test(tells_the_nodes_of_an_acquisition),
         cmocka_unit_test(lets_only_readers_share),
         cmocka_unit_test(stands_alone),

@@ -40,6 +40,11 @@ local function by_sequence(a, b)
     return a.name < b.name
 end
 
+--- Whether no lock is below a path: ZooKeeper's own, and the directories of flags, in which releases make nodes that nobody sees.
+function queue.is_system(path)
+    return path == "/zookeeper" or path:find "/_flags_[^/]*$" ~= nil
+end
+
 --- Reads a semaphore's limit. Any client can have written it.
 ---@return integer? # nil: it is no limit that a semaphore can have
 function queue.limit(data)

@@ -282,7 +282,7 @@ function Reading:examine(path)
             return settings.children(path, names)
         end
         for _, name in ipairs(settings.tree and names or {}) do
-            if prefix .. name ~= "/zookeeper" then
+            if not queue.is_system(prefix .. name) then
                 self:examine(prefix .. name)
             end
         end

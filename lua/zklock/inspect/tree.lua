@@ -9,6 +9,7 @@
 -- need, too: by the bytes of their paths. Other clients may make as many nodes as they wish, with names as long as they wish.
 
 local core = require "zklock.core"
+local queue = require "zklock.inspect.queue"
 local Reading = require "zklock.inspect.reading"
 local wait = require "zklock.wait"
 
@@ -255,7 +256,7 @@ local function refresh(self, paths)
                 local child = prefix .. name
                 if before[child] then
                     directory.children[child], before[child] = true, nil
-                elseif child ~= "/zookeeper" and not self.directories[child] then
+                elseif not queue.is_system(child) and not self.directories[child] then
                     new[#new + 1] = child
                 end
             end

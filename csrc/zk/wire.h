@@ -33,10 +33,10 @@ typedef struct {
     int64_t notifications; /* watch events received */
     int64_t acquisitions;  /* acquisitions requested */
     int64_t grants;
-    int64_t refusals;         /* Acquisitions that ended without a grant. */
-    int64_t hand_overs;       /* Grants that needed no request. */
-    int64_t passes;           /* Grants that another client has passed on: no request came between notification and grant. */
-    int64_t losses;           /* Grants that ended without a release, or whose node was already gone at the release. */
+    int64_t refusals;   /* Acquisitions that ended without a grant. */
+    int64_t hand_overs; /* Grants that needed no request. */
+    int64_t passes;     /* Grants that another client has passed on: no request came between notification and grant. */
+    int64_t losses;     /* Grants that ended without a release, or whose node was already gone at the release. */
     int64_t unknown_outcomes; /* Writes whose outcome is unknown: creates, deletes, and the program's own. */
     int64_t connections;      /* Connections established. */
     int64_t sessions;         /* Sessions established. */

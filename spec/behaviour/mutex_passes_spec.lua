@@ -5,8 +5,8 @@ local loop = require "spec.support.loop"
 
 after_each(fixture.clean)
 
---- Each lock is acquired once, in their order, and released when all of them queue. Returns for each the requests between the release
--- before its own grant and that grant.
+--- Each lock is acquired once, in their order, and released when all of them queue. Returns for each the requests between the
+-- release before its own grant and that grant.
 local function take_turns(path, locks, between)
     local functions, sent, released = {}, {}, {}
     for index, lock in ipairs(locks) do

@@ -115,8 +115,8 @@ describe("more waiters than watches fit into one packet", function()
         for index = 1, 300 do
             acquisitions[index] = fixture.ask(client, spec)
         end
-        --- Waits until each entry with a node watches the node before its own. All but the first two watch for a flag too, but flags
-        -- are not watched again after a reconnect. `flags`: waits for them, too.
+        --- Waits until each entry with a node watches the node before its own. All but the first two watch for a flag too, but
+        -- flags are not watched again after a reconnect. `flags`: waits for them, too.
         local function until_watched(flags)
             fixture.pump_until(client, function()
                 local watches, nodes = client:stats().watches, #fixture.children(path) - 1

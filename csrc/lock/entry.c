@@ -236,9 +236,13 @@ void zkl_entry_watch_node(zkl_entry *entry, const char *name)
     zkl_queue_remove_if_stray(entry->queue, name); /* else the entry would wait for it until the session ends */
     zkl_watches *watches = &entry->locks->session->watches;
     zkl_watch_node(watches, &entry->watcher, entry->queue->path, name);
-    entry->tenure.waited = true;
-    bool suffices = entry->tenure.ahead == 1; /* the end of the only node ahead is proof by itself */
-    if (!suffices && entry->kind->passes && zkl_node_may_pass(name) && entry->watcher.watch != NULL) {
+    /* The end of the only node ahead is proof by itself. */
+    if (entry->tenure.ahead == 1 || !entry->kind->passes || !zkl_lock_spec_is_open(entry->acquisition->spec) ||
+        !zkl_queue_has_flags(entry->queue)) {
+        return;
+    }
+    entry->tenure.passes = true;
+    if (zkl_node_may_pass(name) && entry->watcher.watch != NULL) {
         char *flag = zkl_queue_flag(entry->queue, name);
         if (flag != NULL) {
             zkl_watch_flag(watches, &entry->watcher, flag);

@@ -97,7 +97,8 @@ typedef struct {
     zkl_contention contention : 8;
     uint8_t requests;            /* those in flight, as far as their replies count: see zkl_entry_request */
     bool delete_outcome_unknown; /* outcome unknown: a delete of its node may have been executed or not */
-    bool waited; /* another node was ahead, so contenders may be behind: its release passes the lock on */
+    bool passes;     /* several nodes were ahead, so contenders may be behind: its first delete passes the lock on */
+    bool made_flags; /* the directory of flags was missing, and its creation was sent */
 } zkl_tenure;
 
 /* One znode of this client, from the wish for it to the proof that it is gone. */

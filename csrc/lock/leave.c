@@ -1,9 +1,6 @@
 /*
  * leave: an entry that is not wanted any more. Its node is deleted, and the delete is repeated until the node is gone.
- *
- * An entry that is proven head and leaves *passes the lock on*: one transaction makes a flag, deletes the node, and deletes the flag. Only
- * the first delete does so. So a contender that is told of the flag and of the deletion knows that no node is
- * before the one that is gone, and need not list the queue (zkl_entry_passed). docs/design.md, "Passing a lock on", has the argument.
+ * An entry that is proven head *passes the lock on* with its first delete: docs/design.md, "Passing a lock on".
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,18 +28,12 @@ struct pass {
     zoo_op_result_t results[PASS_PARTS];
 };
 
-/* Returns whether no node is before the entry's, and contenders may be behind it that know what a flag means. */
+/* Returns whether the delete passes the lock on: no node is before the entry's. */
 static bool passes_on(const zkl_entry *entry)
 {
     const zkl_tenure *tenure = &entry->tenure;
     bool at_head = tenure->place == ZKL_PLACE_HEAD || tenure->place == ZKL_PLACE_HEAD_BY_NUMBER;
-    return (at_head || ZKL_BROKEN(ZKL_BREAK_PASS)) && entry->kind->passes && tenure->waited &&
-           !tenure->delete_outcome_unknown && zkl_queue_has_flags(entry->queue);
-}
-
-static const struct ACL_vector *acl_of(const zkl_entry *entry)
-{
-    return entry->acquisition != NULL ? &entry->acquisition->spec->acl : &entry->spec->acl;
+    return tenure->passes && !tenure->delete_outcome_unknown && (at_head || ZKL_BROKEN(ZKL_BREAK_PASS));
 }
 
 static bool send_pass(zkl_entry *entry)
@@ -59,7 +50,7 @@ static bool send_pass(zkl_entry *entry)
         ask.owner = ask.memory = pass;
         ask.proof = ZKL_PROOF_QUORUM;
         zoo_op_t ops[PASS_PARTS];
-        zoo_create_op_init(&ops[PASS_MAKE_FLAG], flag, "", 0, acl_of(entry), ZOO_PERSISTENT, NULL, 0);
+        zoo_create_op_init(&ops[PASS_MAKE_FLAG], flag, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, NULL, 0);
         zoo_delete_op_init(&ops[PASS_DELETE], entry->node, -1);
         zoo_delete_op_init(&ops[PASS_DELETE_FLAG], flag, -1);
         sent = zkl_entry_sent(entry, zkl_send_multi(entry->locks->wire, &ask, PASS_PARTS, ops, pass->results));
@@ -197,17 +188,22 @@ static void on_deleted(void *owner, int rc, const zkl_reply *reply)
 }
 
 /*
- * The flag could not be made, so nothing was done. Its directory is made if it is missing: servers remove containers that are empty, as
- * this one always is.
+ * The flag could not be made, so nothing was done. If its directory is missing, that is made, and the pass is sent once more behind it: a
+ * container that never had a child stays for ever.
  */
 static void not_passed(zkl_entry *entry, int rc)
 {
-    if (rc == ZNONODE) {
-        zkl_queue_make_flags(entry->queue, acl_of(entry));
-    } else if (rc != ZTHROTTLEDOP) {
+    zkl_entry_note_request(entry, ZKL_REQUEST_DELETE, false);
+    if (rc == ZTHROTTLEDOP) {
+        zkl_entry_back_off(entry);
+        return;
+    }
+    bool again = rc == ZNONODE && !entry->tenure.made_flags && zkl_queue_make_flags(entry->queue);
+    entry->tenure.made_flags = again;
+    entry->tenure.passes = again;
+    if (rc != ZNONODE) {
         zkl_queue_refuse_flags(entry->queue);
     }
-    zkl_entry_note_request(entry, ZKL_REQUEST_DELETE, false);
     zkl_entry_step(entry);
 }
 
@@ -219,11 +215,11 @@ static void on_passed(void *owner, int rc, const zkl_reply *reply)
     int deleted = pass->results[PASS_DELETE].err;
     bool not_tried =
         rc != ZOK && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE && !zkl_outcome_unknown(rc) && deleted != rc;
-    entry->tenure.waited = false; /* if the delete is repeated, it passes nothing on */
-    if (!not_tried) {
-        node_deleted(entry, rc == ZOK ? deleted : rc, reply);
-    } else if (reply->generation == entry->generation && entry->state == ZKL_ENTRY_LEAVING) {
+    if (not_tried && reply->generation == entry->generation && entry->state == ZKL_ENTRY_LEAVING) {
         not_passed(entry, rc);
+    } else if (!not_tried) {
+        entry->tenure.passes = false; /* if the delete is repeated, it passes nothing on */
+        node_deleted(entry, rc == ZOK ? deleted : rc, reply);
     }
     zkl_entry_request_completed(entry);
 }

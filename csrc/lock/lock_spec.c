@@ -80,6 +80,11 @@ const zkl_lock *zkl_lock_spec_settings(const zkl_lock_spec *spec)
 
 /* --- access control lists ------------------------------------------------------------------------------------------ */
 
+bool zkl_lock_spec_is_open(const zkl_lock_spec *spec)
+{
+    return spec->acl.data == ZOO_OPEN_ACL_UNSAFE.data;
+}
+
 static bool same_acl(const struct ACL_vector *a, const struct ACL_vector *b)
 {
     if (a->data == b->data) {

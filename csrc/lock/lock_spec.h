@@ -17,6 +17,8 @@ struct zkl_lock_spec {
     _Atomic int32_t uses;
 };
 
+/* Returns whether the acl is "open": anybody may do anything with the nodes. */
+bool zkl_lock_spec_is_open(const zkl_lock_spec *spec);
 /* Returns whether the nodes of both specs have the same data and acl. */
 bool zkl_lock_spec_alike(const zkl_lock_spec *a, const zkl_lock_spec *b);
 

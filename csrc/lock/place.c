@@ -307,7 +307,11 @@ void zkl_entry_look_again(zkl_entry *entry)
 
 void zkl_entry_watch_answered(zkl_entry *entry, int64_t czxid)
 {
+    bool guessed = zkl_entry_has_sent(entry, ZKL_REQUEST_PREDICT);
     if (zkl_entry_predicted(entry, czxid)) {
         zkl_entry_blocker_changed(entry);
+    } else if (guessed && czxid > 0) {
+        zkl_entry_leave_watch(entry); /* a node of a directory that was made anew: lists */
+        zkl_entry_make_runnable(entry);
     }
 }

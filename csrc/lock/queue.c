@@ -319,11 +319,13 @@ static void on_flags_made(void *owner, int rc, const zkl_reply *reply)
     zkl_queue_drop(queue);
 }
 
-void zkl_queue_make_flags(zkl_queue *queue, const struct ACL_vector *acl)
+bool zkl_queue_make_flags(zkl_queue *queue)
 {
     const zkl_ask ask = {.on_reply = on_flags_made, .owner = queue, .proof = ZKL_PROOF_QUORUM};
     char *path = zkl_queue_flag(queue, "");
-    bool sent = path != NULL && zkl_send_make(queue->locks->wire, &ask, path, "", acl, ZOO_CONTAINER) == ZOK;
+    bool sent =
+        path != NULL && zkl_send_make(queue->locks->wire, &ask, path, "", &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER) == ZOK;
     queue->uses += sent;
     zkl_free(path);
+    return sent;
 }

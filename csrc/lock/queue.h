@@ -93,8 +93,8 @@ void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL
 char *zkl_queue_flag(const zkl_queue *queue, const char *name);
 /* Returns whether flags can be made, as far as known. */
 bool zkl_queue_has_flags(const zkl_queue *queue);
-/* Makes the directory of the flags, as a container. If that is not possible, no flag is made in this session. */
-void zkl_queue_make_flags(zkl_queue *queue, const struct ACL_vector *acl);
+/* Sends the creation of the directory of the flags, as a container. Returns false if that could not be sent. */
+bool zkl_queue_make_flags(zkl_queue *queue);
 /* No flag is made in this session any more. */
 void zkl_queue_refuse_flags(zkl_queue *queue);
 

@@ -14,15 +14,16 @@
  * The uses: a node is watched until it is gone; its owner watches it to learn of changes of its data; the children of a
  * directory are watched, by the list that the watcher needs anyway (`children`).
  *
- * The fourth use is a flag. The client that deletes a node may make the flag and delete it again by the same transaction; no flag is
- * ever seen by a read. Its watch is an exists-watch. A server reports the changes of one transaction in their order, and nothing in
- * between: the flag was made, and the node was deleted. After a lost connection nothing would report a flag, so the C client is made to
- * forget its watch.
+ * The fourth use is a flag, by an exists-watch: docs/design.md, "Passing a lock on". A server reports both events of the
+ * transaction one right after the other.
  */
 #include <string.h>
 
 #include "request.h"
 #include "watch.h"
+
+/* Two events of one transaction arrive together, within this time. If they do not, they are taken for two. */
+#define TOGETHER (ZKL_SECOND / 10)
 
 #ifdef ZKL_BREAKABLE
 int64_t zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
@@ -442,9 +443,9 @@ const char *zkl_watch_node_of(const zkl_watcher *watcher)
 /* Tells the watchers whether the node is there: some have only predicted its name. */
 static void tell_of_look(const zkl_watch *watch, int64_t czxid)
 {
-    zkl_watcher *watcher;
-    LIST_FOREACH(watcher, &watch->watchers, in_watch)
-    {
+    zkl_watcher *watcher, *next;
+    for (watcher = LIST_FIRST(&watch->watchers); watcher != NULL; watcher = next) {
+        next = LIST_NEXT(watcher, in_watch); /* it may leave */
         watch->watches->ops->answered(watcher, czxid);
     }
 }
@@ -584,6 +585,7 @@ static void fire_flag(zkl_watch *flag, int type)
     zkl_watcher *watcher = flag->flag_of;
     if (watcher != NULL) {
         flag->watches->flagged = type == ZOO_CREATED_EVENT ? watcher->watch : NULL;
+        flag->watches->flagged_at = flag->watches->wire->now;
         leave_flag(watcher);
     } else {
         free_watch_if_unused(flag);
@@ -639,7 +641,8 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
     if (type == ZOO_SESSION_EVENT) {
         return; /* the watches stay armed */
     }
-    const zkl_watch *flagged = watches->flagged;
+    bool soon = watches->wire->now - watches->flagged_at <= TOGETHER;
+    const zkl_watch *flagged = soon ? watches->flagged : NULL;
     watches->flagged = NULL;
     if (type != ZOO_CHILD_EVENT) {
         zkl_watch *watch = find_watch(watches, path, false);

@@ -85,8 +85,8 @@ typedef struct {
     const void *ops_owner;
     const zkl_other_watches *others;
     void *others_owner;
-    const zkl_watch
-        *flagged;          /* The latest event was that the flag of this node was made. NULL: it was another event. */
+    const zkl_watch *flagged; /* The latest event was that the flag of this node was made. NULL: another one was. */
+    int64_t flagged_at;
     int64_t watched_bytes; /* of ZKL_MAX_WATCHED_BYTES */
     int64_t own_bytes;     /* of ZKL_MAX_OWN_BYTES: paths that are watched by their own owners */
 } zkl_watches;

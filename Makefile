@@ -80,9 +80,9 @@ test-deb: ## build the Debian packages, and install, upgrade and remove them in 
 	@tools/setup.sh package
 	@tools/test-deb.sh
 
-test-servers: ## several versions of the ZooKeeper server, without installing them; ARGS='testing conformance' for one of them and a part
+test-servers: ## several versions of the ZooKeeper server, without installing them; ARGS='testing conformance' for one and a part
 	@tools/setup.sh test
-	@tools/test-servers.sh $(ARGS)
+	@tools/test.sh servers $(ARGS:%=-L '^%$$')
 
 test-install: ## the commands of docs/install.md in clean systems of Debian and Ubuntu; ARGS=trixie for one of them
 	@tools/setup.sh package
@@ -94,7 +94,7 @@ test-systems: ## the suites of `make test` in clean Debian 12, 13, testing and U
 
 test-arm64: ## compiled for arm64 and run by qemu-user: C units, specs in virtual time and on real servers; ARGS=units for a part
 	@tools/setup.sh arm64
-	@tools/test-arm64.sh $(ARGS)
+	@tools/test.sh arm64 $(ARGS:%=-R '%')
 
 lint: ## formatters, analysers, and warnings of two compilers
 	@tools/setup.sh lint

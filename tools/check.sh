@@ -23,21 +23,32 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# A separate directory: `make test` may run at the same time.
-logs=build/check-logs
-# shellcheck source=tools/suites.sh
-. tools/suites.sh
+# `make test` may run at the same time, so this is another directory.
+plan=build/check/CTestTestfile.cmake
+mkdir -p build/check
+: >"$plan"
+
+# suite NAME COUNTER COMMAND: see tools/suite. The suite "build" is before all others.
+suite() {
+    local fixture=FIXTURES_REQUIRED
+    [ "$1" != build ] || fixture=FIXTURES_SETUP
+    printf 'add_test([==[%s]==] "%s/tools/suite" [==[%s]==] %s [==[%s]==])\n' "$1" "$PWD" "$1" "$2" "$3"
+    printf 'set_tests_properties([==[%s]==] PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 %s build)\n' "$1" "$fixture"
+} >>"$plan"
 
 list=
 if [ "${1:-}" = --list ]; then
     list=yes
     shift
-    suite() { printf '%s: %s\n' "$1" "$4"; }
-    well() { :; }
+    suite() { printf '%s: %s\n' "$1" "$3"; }
 fi
 
 lua=${LUA:-lua5.4}
-variant=$(variant_of "$lua") || exit 2
+case $lua in
+luajit) variant=luajit ;;
+lua5.[1-5]) variant=${lua#lua} ;;
+*) echo "no such Lua: $lua (lua5.1 to lua5.5, or luajit)" >&2 && exit 2 ;;
+esac
 
 changed() {
     local files
@@ -179,7 +190,7 @@ sort_out() {
         fi
         ;;
     tools/zookeeper | tools/background | tools/faultproxy.lua | tools/seed-snapshot.lua) contracts+=(spec/contract/tools_*_spec.lua) ;;
-    tools/check.sh | tools/suites.sh | tools/test.sh | tools/specs.sh | tools/build.sh | Makefile)
+    tools/check.sh | tools/suite | tools/test.sh | tools/specs.sh | tools/build.sh | spec/suites.cmake | CMakePresets.json | Makefile)
         contracts+=(spec/contract/check_spec.lua)
         ;;
     tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
@@ -226,103 +237,87 @@ for file in "${behaviours[@]}"; do
 done
 [ -z "$behaviour" ] || virtual=(spec/behaviour/*_spec.lua)
 
-declare -A contracts_by=()
+# nginx always has LuaJIT.
+plain=() nginx=()
 for file in "${contracts[@]}"; do
-    arguments=$(contract_arguments "$file" "$lua")
-    contracts_by[$arguments]="${contracts_by[$arguments]:-}$file "
+    case $file in spec/contract/openresty_*) nginx+=("$file") ;; *) plain+=("$file") ;; esac
 done
 
 # ---- What is built: no more than is run ---------------------------------------------------------------------------------
 
-targets=() builds=()
 if [ -n "$engine" ]; then
-    targets+=(simulate scenes)
     for file in spec/unit/test_*.c; do
         name=$(basename "$file" .c)
-        [ "$name" = test_system ] || targets+=("$name")
+        [ "$name" = test_system ] || units+=("$name")
     done
 fi
-targets+=("${units[@]}")
+mapfile -t units < <(once "${units[@]}")
+targets=("${units[@]}")
+[ -z "$engine" ] || targets+=(simulate scenes)
 [ -z "$simulator" ] || targets+=(sim_selftest)
 [ -z "$simulator$conformance" ] || targets+=(conformance_simulated)
 [ -z "$conformance" ] || targets+=(conformance_real)
 [ -z "$programs" ] || targets+=(simulate_lua)
 [ -z "${virtual[*]}${both[*]}" ] || targets+=("virtual-$lua")
+builds=()
 if [ ${#targets[@]} -gt 0 ]; then
-    joined=$(once "${targets[@]}" | tr '\n' ,)
-    builds+=("c:${joined%,}")
+    joined=$(IFS=, && echo "${targets[*]}")
+    builds+=("c:$joined")
 fi
-for arguments in "${!contracts_by[@]}"; do
-    read -r _ _ name _ <<<"$arguments"
-    builds+=("$(variant_of "$name")")
-done
-[ -z "${both[*]}${examples[*]}" ] || builds+=("$variant")
-[ -z "$demo" ] || builds+=(5.4)
-[ -z "$campaign" ] || builds+=(5.4 luajit)
+[ -z "${plain[*]}${both[*]}${examples[*]}" ] || builds+=("$variant")
+[ -z "${nginx[*]}$campaign" ] || builds+=(luajit)
+[ -z "$demo$campaign" ] || builds+=(5.4)
 [ ${#fuzzers[@]} -eq 0 ] || builds+=(fuzz)
 mapfile -t builds < <(once "${builds[@]}")
 
 # ---- What is run; the longest first ---------------------------------------------------------------------------------------
 
-[ -n "$list" ] || clear_logs
-if [ ${#builds[@]} -gt 0 ]; then
-    suite "build" status 400 "tools/build.sh ${builds[*]}"
-    settle
+[ ${#builds[@]} -eq 0 ] || suite "build" status "tools/build.sh ${builds[*]}"
+[ -z "$campaign" ] || suite "fault campaign, $campaign" ours "spec/campaign/run --size $campaign --seconds 5"
+# Two at a time: as one suite they would be longer than any other.
+halves=('' '')
+for i in "${!virtual[@]}"; do
+    halves[i % 2]+=" ${virtual[i]}"
+done
+for i in 0 1; do
+    [ -z "${halves[i]}" ] ||
+        suite "behaviour in virtual time: $lua, $((i + 1))" busted "tools/specs.sh virtual --lua $lua${halves[i]}"
+done
+[ ${#both[@]} -eq 0 ] ||
+    suite "behaviour in virtual time and on real servers: $lua" busted \
+        "tools/specs.sh virtual --lua $lua ${both[*]} && tools/specs.sh real --lua $lua --tags=real ${both[*]}"
+[ ${#plain[@]} -eq 0 ] || suite "contracts: $lua" busted "tools/specs.sh real --lua $lua ${plain[*]}"
+[ ${#nginx[@]} -eq 0 ] || suite "contracts in nginx" busted "tools/specs.sh real --lua luajit --tags=nginx ${nginx[*]}"
+if [ ${#examples[@]} -gt 0 ]; then
+    filters=$(printf " --filter='the example %s '" "${examples[@]}")
+    suite "examples: $lua" busted "tools/specs.sh real --lua $lua$filters spec/contract/examples_spec.lua"
 fi
-if [ ${#builds[@]} -eq 0 ] || well; then
-    [ -z "$campaign" ] || suite "fault campaign, $campaign" ours 600 "spec/campaign/run --size $campaign --seconds 5"
-    # Two at a time: as one suite they would be longer than any other.
-    halves=('' '')
-    for i in "${!virtual[@]}"; do
-        halves[i % 2]+=" ${virtual[i]}"
-    done
-    for i in 0 1; do
-        [ -z "${halves[i]}" ] ||
-            suite "behaviour in virtual time: $lua, $((i + 1))" busted 300 "tools/specs.sh virtual --lua $lua${halves[i]}"
-    done
-    [ ${#both[@]} -eq 0 ] ||
-        suite "behaviour in virtual time and on real servers: $lua" busted 600 \
-            "tools/specs.sh virtual --lua $lua ${both[*]} && tools/specs.sh real --lua $lua --tags=real ${both[*]}"
-    for arguments in "${!contracts_by[@]}"; do
-        suite "contracts: $arguments" busted 600 "tools/specs.sh $arguments ${contracts_by[$arguments]% }"
-    done
-    if [ ${#examples[@]} -gt 0 ]; then
-        filters=$(printf " --filter='the example %s '" "${examples[@]}")
-        suite "examples: $lua" busted 600 "tools/specs.sh real --lua $lua$filters spec/contract/examples_spec.lua"
-    fi
-    [ -z "$demo" ] || suite "the demo" status 300 'LUA=lua5.4 tools/demo.sh'
-    if [ -n "$engine" ]; then
-        suite "C unit tests" cmocka 180 'run_quick_units c'
-        suite "schedules" ours 120 'computing build/c/simulate --seeds 1 300'
-        suite "single scenes" ours 60 'computing build/c/scenes'
-    elif [ ${#units[@]} -gt 0 ]; then
-        for unit in "${units[@]}"; do
-            suite "$unit" cmocka 180 "run_unit build/c/unit/$unit"
-        done
-    fi
-    [ -z "$simulator" ] || suite "the simulator itself" ours 60 'computing build/c/sim_selftest'
-    [ -z "$simulator$conformance" ] ||
-        suite "the simulation behaves as the cases say" ours 120 'computing build/c/conformance_simulated'
-    if [ -n "$conformance" ]; then
-        suite "the real client and server behave as the cases say" ours 400 'build/c/conformance_real'
-        suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 20'
-    fi
-    [ -z "$programs" ] || suite "Lua programs" ours 120 'computing build/c/simulate_lua --seeds 1 40'
-    [ ${#fuzzers[@]} -eq 0 ] || suite "fuzzers" status 300 "tools/fuzz.sh 3 ${fuzzers[*]}"
-    [ -z "$rock" ] || suite "luarocks make and require" ours 300 'tools/test-rock.sh'
+[ -z "$demo" ] || suite "the demo" status 'LUA=lua5.4 tools/demo.sh'
+for unit in "${units[@]}"; do
+    suite "$unit" cmocka "sanitized build/c/unit/$unit"
+done
+if [ -n "$engine" ]; then
+    suite "schedules" ours 'computing build/c/simulate --seeds 1 300'
+    suite "single scenes" ours 'computing build/c/scenes'
+    suite "layers" ours 'tools/lint.sh layers states'
 fi
-[ ${#c_files[@]} -eq 0 ] || suite "layout" status 60 "clang-format --dry-run -Werror ${c_files[*]}"
-[ -z "$engine" ] || suite "layers" ours 60 'tools/lint.sh layers states'
-[ ${#lua_files[@]} -eq 0 ] || suite "luacheck" status 60 "LUA_INIT=@tools/loop_variables.lua luacheck --quiet --codes --no-color ${lua_files[*]}"
-[ ${#lua_files[@]} -eq 0 ] || suite "private names" status 60 "find lua -name '*.lua' | xargs lua5.4 tools/private_names.lua"
-[ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status 60 "shellcheck -x ${scripts[*]}"
-if [ -n "$documents" ]; then
-    suite "documents" ours 300 'tools/lint.sh docs'
+[ -z "$simulator" ] || suite "the simulator itself" ours 'computing build/c/sim_selftest'
+[ -z "$simulator$conformance" ] || suite "the simulation behaves as the cases say" ours 'computing build/c/conformance_simulated'
+if [ -n "$conformance" ]; then
+    suite "the real client and server behave as the cases say" ours 'build/c/conformance_real'
+    suite "random programs are told the same by the simulation and by real servers" status 'same_programs 1 20'
 fi
-settle
+[ -z "$programs" ] || suite "Lua programs" ours 'computing build/c/simulate_lua --seeds 1 40'
+[ ${#fuzzers[@]} -eq 0 ] || suite "fuzzers" status "tools/fuzz.sh 3 ${fuzzers[*]}"
+[ -z "$rock" ] || suite "luarocks make and require" ours 'tools/test-rock.sh'
+[ ${#c_files[@]} -eq 0 ] || suite "layout" status "clang-format --dry-run -Werror ${c_files[*]}"
+if [ ${#lua_files[@]} -gt 0 ]; then
+    suite "luacheck" status "LUA_INIT=@tools/loop_variables.lua luacheck --quiet --codes --no-color ${lua_files[*]}"
+    suite "private names" status "find lua -name '*.lua' | xargs lua5.4 tools/private_names.lua"
+fi
+[ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status "shellcheck -x ${scripts[*]}"
+[ -z "$documents" ] || suite "documents" ours 'tools/lint.sh docs'
+
 [ -z "$list" ] || exit 0
-if ! ls "$logs"/*.begun >/dev/null 2>&1; then
-    echo "tools/check.sh: no test belongs to ${files[*]}" >&2
-    exit 2
-fi
-summary
+[ -s "$plan" ] || { echo "tools/check.sh: no test belongs to ${files[*]}" >&2 && exit 2; }
+exec tools/test.sh --in build/check

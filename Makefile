@@ -18,7 +18,7 @@ LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 # For bash, zsh and fish, where these look for them.
 COMPLETIONS = bash-completion/completions/zklock zsh/site-functions/_zklock fish/vendor_completions.d/zklock.fish
 
-.PHONY: help setup build quick test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live screenshots test-browser examples docs install clean
+.PHONY: help setup build quick test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -146,12 +146,6 @@ demo-openresty: ## the same as a web service: 800 requests to two nginx services
 	@tools/build.sh luajit
 	@LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/luajit/?.so;;' \
 	    tools/zookeeper run -- luajit tools/demo-openresty.lua
-
-demo-live: ## the same story with the live view of its locks open: two services, one is killed; two minutes
-	@tools/setup.sh demo
-	@tools/build.sh 5.4
-	@ZKLOCK_CONFIG= LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/5.4/?.so;;' \
-	    tools/zookeeper run -- lua5.4 tools/demo-live.lua $(ARGS)
 
 screenshots: ## the pictures of the live view in the documentation, in chromium
 	@tools/setup.sh demo browser

@@ -196,7 +196,6 @@ sort_out() {
     tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
     tools/pictures.lua | docs/pictures/*) documents=yes contracts+=(spec/contract/docs_pictures_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
-    tools/demo-live.lua) contracts+=(spec/contract/tools_demo_live_spec.lua) ;;
     tools/test-rock.sh | tools/release.sh) rock=yes ;;
     CMakeLists.txt | rockspec/*)
         rock=yes

@@ -115,7 +115,6 @@ describe("make check #once", function()
         ["lua/zklock/adapters/luv.lua"] = { "spec/contract/loops_waits_spec.lua", "specs.sh virtual" },
         ["rockspec/zklock-scm-1.rockspec"] = { "spec/contract/packaging_spec.lua", "tools/test-rock.sh" },
         ["lua/zklock/ui/server.lua"] = { "spec/contract/command_ui_spec.lua", "spec/contract/command_ui_server_spec.lua" },
-        ["tools/demo-live.lua"] = { "spec/contract/tools_demo_live_spec.lua" },
         ["VERSION"] = { "spec/contract/packaging_spec.lua" },
         ["tools/sbom.lua"] = { "spec/contract/sbom_spec.lua" },
         ["tools/faultproxy.lua"] = { "spec/contract/tools_proxy_spec.lua" },

@@ -18,7 +18,7 @@ LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 # For bash, zsh and fish, where these look for them.
 COMPLETIONS = bash-completion/completions/zklock zsh/site-functions/_zklock fish/vendor_completions.d/zklock.fish
 
-.PHONY: help setup build quick test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty screenshots test-browser examples docs install clean
+.PHONY: help setup build quick test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -169,11 +169,6 @@ docs: ## the site, build/site/index.html; checks the links of all pages
 deb: ## the Debian packages lua-zklock and zklock: build/deb/*.deb
 	@tools/setup.sh deb
 	@tools/deb.sh
-
-sbom: ## all components that zklock is linked with or loads, and their licences, as CycloneDX: build/sbom.json
-	@tools/setup.sh build
-	@tools/build.sh 5.4
-	@lua5.4 tools/sbom.lua build/sbom.json build/5.4/zklock/core.so build/5.4/zklock/process.so
 
 install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
 	@tools/build.sh $(LUA_VERSION)-release

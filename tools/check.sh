@@ -173,6 +173,7 @@ sort_out() {
     examples/device/*) contracts+=(spec/contract/openresty_stream_spec.lua) ;;
     examples/stock/*) demo=yes ;;
     examples/command/*) contracts+=(spec/contract/command_guides_spec.lua) ;;
+    docs/install.md) contracts+=(spec/contract/components_spec.lua) ;;&
     docs/guides.md) contracts+=(spec/contract/command_guides_spec.lua) ;;&
     docs/fencing.md)
         behaviours+=(spec/behaviour/token_spec.lua)
@@ -202,7 +203,6 @@ sort_out() {
         contracts+=(spec/contract/packaging_spec.lua)
         ;;
     VERSION | tools/version.lua | debian/* | CHANGELOG.md) contracts+=(spec/contract/packaging_spec.lua) ;;
-    tools/sbom.lua) contracts+=(spec/contract/sbom_spec.lua) ;;
     tools/docs.sh | tools/docstrings.lua | tools/annotations.lua | tools/reference.lua | tools/site.lua | tools/translations.lua | \
         *.md | docs/*)
         documents=yes

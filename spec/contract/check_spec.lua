@@ -116,7 +116,6 @@ describe("make check #once", function()
         ["rockspec/zklock-scm-1.rockspec"] = { "spec/contract/packaging_spec.lua", "tools/test-rock.sh" },
         ["lua/zklock/ui/server.lua"] = { "spec/contract/command_ui_spec.lua", "spec/contract/command_ui_server_spec.lua" },
         ["VERSION"] = { "spec/contract/packaging_spec.lua" },
-        ["tools/sbom.lua"] = { "spec/contract/sbom_spec.lua" },
         ["tools/faultproxy.lua"] = { "spec/contract/tools_proxy_spec.lua" },
         ["README.md"] = { "spec/contract/docs_api_spec.lua", "tools/lint.sh docs" }
     }

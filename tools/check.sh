@@ -3,19 +3,9 @@
 # Tests what a change affects, in seconds: for the loop of editing and trying. Without a file: the files that differ from the last
 # commit, or, if none does, the files that this commit has changed. The last line is `N passed, N failed`.
 #
-#   spec/behaviour/…              that spec, in virtual time; its parts marked #real, on real servers
-#   spec/contract/…               that spec, on real servers; those of nginx on LuaJIT
-#   spec/virtual/…, spec/support/…    the specs of behaviour in virtual time, and the specs of helpers for specs on real servers
-#   spec/programs/…, spec/foreign/…   the specs that run them
-#   spec/unit/…                   the programs or fuzzers that are made of it
-#   spec/conformance/…            the cases in both worlds, and some random programs
-#   spec/campaign/…               the spec of its checker, and a short campaign
-#   csrc/…, spec/simulation/…     all C unit tests but test_system, some hundred schedules, some Lua programs, the specs of behaviour
-#   lua/…                         some Lua programs, the specs of behaviour; of adapters, the specs of loops, or those inside nginx
-#   examples/…                    the spec that runs it
-#   docs/…, README.md, tools/…    lint, and the specs of documentation and tools
-#
-# Layout, luacheck and shellcheck check each changed file.
+# To most files belong the specs that name them, or load them as modules. To csrc/ and spec/simulation/ belong the C unit tests but
+# test_system, some schedules, some Lua programs, and the specs of behaviour in virtual time, as to lua/. Of a spec of behaviour, parts
+# marked #real run on real servers. Layout, luacheck and shellcheck check each changed file.
 # LUA=luajit (or another Lua) runs the specs under that Lua instead of 5.4, and only that Lua is built. `make test` runs the rest.
 #
 # Usage: tools/check.sh [--list] [FILE…]       --list: says what would be run, a line each, and runs nothing
@@ -75,15 +65,40 @@ is_script() {
     head -c 64 "$1" | head -n 1 | grep -qaE '^#!.*\b(ba)?sh\b'
 }
 
-# Specs that contain these words, each added to its group.
-specs_with() {
+# users_of REGEX: finds the specs that have it in their text, after a quote or a blank; of helpers and examples, also by way of helpers.
+users_of() {
+    local user
+    while read -r user; do
+        [ -z "${found[$user]:-}" ] || continue
+        case $user in
+        spec/contract/check_spec.lua) ;; # it names many
+        *_spec.lua) found[$user]=yes ;;
+        *) [[ $1 != *spec.support.* && $1 != examples/* ]] || { found[$user]=yes && users_of "$(module_of "$user")"; } ;;
+        esac
+    done < <(grep -rlE "[\"' ]/?($1)([^a-zA-Z0-9_-]|$)" spec/behaviour spec/contract spec/campaign spec/support --include='*.lua')
+}
+
+# A helper as `require` names it, or a program by its path.
+module_of() {
+    case $1 in *.lua) tr / . <<<"${1%.lua}|$1" ;; *) echo "$1" ;; esac
+}
+
+# add_users FILE [REGEX]: the specs that name it. Of a helper of most specs, some.
+add_users() {
+    local -A found=()
     local spec
-    while read -r spec; do
+    users_of "${2:-$(module_of "$1")}"
+    if [ ${#found[@]} -gt 40 ]; then
+        behaviour=yes
+        contracts+=(spec/contract/tools_*_spec.lua)
+        return
+    fi
+    for spec in "${!found[@]}"; do
         case $spec in
         spec/behaviour/*) behaviours+=("$spec") ;;
-        *) contracts+=("$spec") ;;
+        *_spec.lua) contracts+=("$spec") ;;
         esac
-    done < <(grep -lE "$1" spec/behaviour/*_spec.lua spec/contract/*_spec.lua)
+    done
 }
 
 # C tests that include a header.
@@ -121,12 +136,8 @@ sort_out() {
         campaign=${campaign:-short}
         contracts+=(spec/campaign/checker_spec.lua)
         ;;
-    spec/support/events.lua | spec/support/browser.lua | tools/browser*)
-        contracts+=(spec/contract/command_ui*_spec.lua spec/contract/browser_spec.lua)
-        ;;
-    csrc/process/* | lua/zklock/cli* | spec/support/commands.lua | spec/support/terminal.lua)
-        contracts+=(spec/contract/command_*_spec.lua)
-        ;;
+    tools/browser*) contracts+=(spec/contract/command_ui*_spec.lua spec/contract/browser_spec.lua) ;;
+    csrc/process/* | lua/zklock/cli*) contracts+=(spec/contract/command_*_spec.lua) ;;
     csrc/*) engine=yes programs=yes behaviour=yes ;;
     spec/simulation/lua/*) programs=yes behaviour=yes ;;
     spec/simulation/*) engine=yes simulator=yes programs=yes behaviour=yes ;;
@@ -141,47 +152,19 @@ sort_out() {
         ;;
     spec/virtual/*) behaviour=yes ;;
     spec/support/versions.[ch]) engine=yes simulator=yes programs=yes conformance=yes behaviour=yes ;;
-    spec/support/first_time.c | spec/support/wall_clock.c) specs_with "$name" ;;
-    tools/locale.sh | spec/support/locale.lua)
-        behaviours+=(spec/behaviour/multi_order_spec.lua spec/behaviour/token_spec.lua)
+    tools/locale.sh)
+        add_users spec/support/locale.lua
         units+=(test_token)
         ;;
-    spec/support/*nginx* | spec/support/inside_* | spec/support/openresty/* | spec/support/seckill.lua | \
-        spec/support/soaked.lua)
-        contracts+=(spec/contract/openresty_*_spec.lua)
-        ;;
-    spec/support/prometheus.lua) contracts+=(spec/contract/openresty_metrics_spec.lua spec/contract/docs_metrics_spec.lua) ;;
-    spec/support/databases.lua) contracts+=(spec/contract/docs_fencing_spec.lua) ;;
-    spec/support/daemon.lua)
-        contracts+=(spec/contract/openresty_*_spec.lua spec/contract/docs_metrics_spec.lua spec/contract/docs_fencing_spec.lua
-            spec/contract/security_tls_spec.lua)
-        ;;
-    spec/support/patience.lua | spec/support/patient/*)
-        contracts+=(spec/contract/docs_code_spec.lua spec/contract/examples_spec.lua spec/contract/loops_page_spec.lua
-            spec/contract/security_page_spec.lua)
-        ;;
-    docs/alerts.yml | spec/support/alerts_test.yml) contracts+=(spec/contract/docs_metrics_spec.lua) ;;
-    spec/support/*)
-        behaviour=yes
-        contracts+=(spec/contract/tools_*_spec.lua)
-        ;;
-    spec/programs/worker.lua) contracts+=(spec/contract/process_spec.lua) ;;
-    spec/programs/*) specs_with "\"$name\"|programs/$name" ;;
+    spec/support/patient/*) add_users spec/support/patience.lua ;;
+    spec/support/openresty/*) contracts+=(spec/contract/openresty_*_spec.lua) ;;
+    spec/support/*) add_users "$file" ;;
+    spec/programs/worker.lua) contracts+=(spec/contract/process_spec.lua) ;; # most specs can start it
+    spec/programs/*) add_users "$file" "$name\"|(spec/)?programs/$name" ;;
     spec/foreign/*) contracts+=(spec/contract/foreign*_spec.lua) ;;
-    examples/metrics/* | docs/grafana.json) contracts+=(spec/contract/openresty_metrics_spec.lua) ;;
-    examples/seckill/* | examples/stampede/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
-    examples/device/*) contracts+=(spec/contract/openresty_stream_spec.lua) ;;
     examples/stock/*) demo=yes ;;
-    examples/command/*) contracts+=(spec/contract/command_guides_spec.lua) ;;
-    docs/install.md) contracts+=(spec/contract/components_spec.lua) ;;&
-    docs/guides.md) contracts+=(spec/contract/command_guides_spec.lua) ;;&
-    docs/fencing.md)
-        behaviours+=(spec/behaviour/token_spec.lua)
-        contracts+=(spec/contract/docs_fencing_spec.lua)
-        ;;&
-    README.md | docs/from/lua-resty-lock.md) contracts+=(spec/contract/openresty_pages_spec.lua) ;;&
-    docs/from/curator.md | docs/from/kazoo.md) contracts+=(spec/contract/foreign_page_spec.lua) ;;&
-    README.md | docs/tutorial.md) contracts+=(spec/contract/command_tutorial_spec.lua) ;;&
+    examples/recipes/*) contracts+=(spec/contract/examples_spec.lua) ;;
+    examples/*/*) add_users "$file" "${file%/*}" ;;
     examples/*.lua)
         # Files without a spec are shared by the other examples.
         if grep -q "it(\"$name " spec/contract/examples_spec.lua; then
@@ -194,20 +177,23 @@ sort_out() {
     tools/check.sh | tools/suite | tools/test.sh | tools/specs.sh | tools/build.sh | spec/suites.cmake | CMakePresets.json | Makefile)
         contracts+=(spec/contract/check_spec.lua)
         ;;
-    tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
-    tools/pictures.lua | docs/pictures/*) documents=yes contracts+=(spec/contract/docs_pictures_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
     tools/test-rock.sh | tools/release.sh) rock=yes ;;
     CMakeLists.txt | rockspec/*)
         rock=yes
         contracts+=(spec/contract/packaging_spec.lua)
         ;;
-    VERSION | tools/version.lua | debian/* | CHANGELOG.md) contracts+=(spec/contract/packaging_spec.lua) ;;
-    tools/docs.sh | tools/docstrings.lua | tools/annotations.lua | tools/reference.lua | tools/site.lua | tools/translations.lua | \
-        *.md | docs/*)
+    VERSION | debian/* | CHANGELOG.md) contracts+=(spec/contract/packaging_spec.lua) ;;
+    tools/states.lua | tools/pictures.lua)
+        documents=yes
+        add_users "$file"
+        ;;
+    tools/docs.sh | tools/docstrings.lua | tools/annotations.lua | tools/reference.lua | tools/site.lua | *.md | docs/*)
         documents=yes
         contracts+=("${documentation[@]}")
+        add_users "$file"
         ;;
+    tools/*) add_users "$file" ;;
     esac
     case $file in
     *.c | *.h) c_files+=("$file") ;;

@@ -114,7 +114,7 @@ fuzz: ## SECONDS=60: run each fuzzer
 
 soak: ## SECONDS=60: faults on real servers, clients, links; new seeds for the simulation; locks in nginx; ARGS=… goes to the campaign
 	@tools/setup.sh test
-	@tools/soak.sh $(SECONDS) $(ARGS)
+	@ZKLOCK_SOAK=$(SECONDS) ZKLOCK_CAMPAIGN='$(ARGS)' tools/test.sh soak
 
 soak-nginx: ## CYCLES=100000: lock cycles inside nginx; fails if its worker grows
 	@tools/setup.sh soak-nginx

@@ -303,6 +303,28 @@ spec/behaviour/{mutex_exclusion,rwlock_sharing,semaphore_permits,max_hold,sessio
 endforeach()
 suite("arm64, real client and server" ours "on_arm64 tools/arm64.sh build/c-arm64/conformance_real")
 
+# Searches for faults, for $ZKLOCK_SOAK seconds. For a quarter of them the simulations run new seeds on every core, each from a seed that
+# the others do not reach, and 100 000 locks are taken inside nginx, once at least. Then come campaigns: without leases, where they
+# must find violations; with leases, under the same faults; with idle clients and links that stall one way; and with everything.
+set(seconds "\${ZKLOCK_SOAK:-60}")
+set(quarter "\$((${seconds} / 4 + 1))")
+group(soak computes c:simulate,simulate_lua 5.4 luajit)
+foreach(core RANGE 1 ${processors})
+    suite("soak: new seeds, core ${core}" ours
+        "computing build/c/simulate --seconds ${quarter} --seed \$((\$(date +%s) * 1000 + ${core} * 1000000000000))")
+endforeach()
+set(kind waits) # all at once
+suite("soak: new Lua programs" ours "computing build/c/simulate_lua --fresh ${quarter}")
+suite("soak: inside nginx" status
+    "end=\$((SECONDS + ${quarter})); tools/soak-nginx.sh && while [ \$SECONDS -lt \$end ]; do tools/soak-nginx.sh || exit; done")
+foreach(size IN ITEMS control leased stalled)
+    suite("soak: campaign, ${size}" ours "campaign ${size} 60")
+endforeach()
+suite("soak: campaign, full" ours "campaign full ${seconds}")
+foreach(size IN ITEMS control leased stalled full)
+    set_tests_properties("soak: campaign, ${size}" PROPERTIES RUN_SERIAL ON TIMEOUT 10000000)
+endforeach()
+
 # All builds are made before any suite runs: linking a module anew takes it away from programs that load it at that moment.
 get_property(suites DIRECTORY PROPERTY TESTS)
 list(REMOVE_ITEM suites ${builds})

@@ -178,7 +178,7 @@ sort_out() {
         contracts+=(spec/contract/check_spec.lua)
         ;;
     tools/demo.sh) demo=yes ;;
-    tools/test-rock.sh | tools/release.sh) rock=yes ;;
+    tools/test-rock.sh | tools/release.sh | tools/checks.sh) rock=yes ;;
     CMakeLists.txt | rockspec/*)
         rock=yes
         contracts+=(spec/contract/packaging_spec.lua)

@@ -237,6 +237,7 @@ suite("fault campaign: a seed never seen before" ours "spec/campaign/run --size 
 group(long computes 5.4 luajit c c-asan fuzz clang)
 virtual(lua5.2)
 virtual(lua5.3)
+set_property(TEST "behaviour in virtual time: lua5.4" APPEND PROPERTY LABELS long all) # of the group quick
 foreach(lua IN ITEMS lua5.4 luajit)
     suite("an error at every instruction: ${lua}" busted
         "ZKLOCK_SWEEP=1 nice -n 5 tools/specs.sh virtual --lua ${lua} spec/behaviour/interrupt_spec.lua")

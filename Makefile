@@ -157,10 +157,15 @@ test-browser: ## the live view in chromium, against real servers and nginx
 	@tools/build.sh 5.4 luajit
 	@tools/browser.sh test $(ARGS)
 
+# Debian has redis-lua, which is plain Lua, for 5.1 to 5.3 only.
 examples: ## run the programs of examples/, one after the other; ARGS=… names some
 	@tools/setup.sh demo
 	@tools/build.sh 5.4
-	@tools/examples.sh $(ARGS)
+	@LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;;/usr/share/lua/5.3/?.lua' LUA_CPATH='$(CURDIR)/build/5.4/?.so;;' \
+	    tools/zookeeper run -- sh -c 'for name; do \
+	        printf "\n== %s\n" $$name; lua5.4 examples/$$name.lua "$$ZOOKEEPER" || failed="$$failed $$name"; \
+	    done; [ -z "$$failed" ] || { echo "failed:$$failed"; false; }' \
+	    examples $(or $(ARGS),$(filter-out common,$(basename $(notdir $(wildcard examples/*.lua)))))
 
 docs: ## the site, build/site/index.html; checks the links of all pages
 	@tools/setup.sh docs

@@ -1,6 +1,7 @@
 -- tools/check.sh runs the suites that belong to a file, tools/specs.sh the named specs, and tools/test.sh loses no suite.
 
 local cluster = require "spec.support.cluster"
+local files = require "spec.support.files"
 
 local unpack = table.unpack or unpack
 
@@ -142,6 +143,32 @@ describe("make check #once", function()
             tools/check.sh tools/setup.sh && ls build/test-logs | xargs echo left:]])
         assert.equal(0, status, output)
         assert.matches("1 passed, 0 failed\nleft: lint.begun lint.result", output, 1, true)
+    end)
+end)
+
+describe("make test #once", function()
+    it("runs each contract, and the C unit tests under both sanitizers", function()
+        local directory = files.make_directory()
+        local output, status = shell(("cmake -S . -B %s -DZKLOCK_SUITES=ON"):format(directory))
+        assert.equal(0, status, output)
+        local suites, wanted = files.read(directory .. "/CTestTestfile.cmake"), {}
+        cluster.run({ "rm", "-r", directory })
+        for command, properties in suites:gmatch "\nadd_test(%b())\nset_tests_properties(%b())" do
+            if properties:find('LABELS "[%w-]+;must;all"') then
+                for word in command:gmatch "[%w_./-]+" do
+                    wanted[word] = true
+                end
+            end
+        end
+        for _, path in ipairs(files.find("spec/contract", "_spec.lua")) do
+            assert.is_true(wanted[path], path)
+        end
+        for _, path in ipairs(files.find("spec/unit", ".c")) do
+            local name = path:match "/(test_[%w_]+)%.c$"
+            for _, variant in ipairs(name and { "c-tsan", name ~= "test_numbers" and "c-asan" or nil } or {}) do
+                assert.is_true(wanted[("build/%s/unit/%s"):format(variant, name)], name)
+            end
+        end
     end)
 end)
 

@@ -123,6 +123,25 @@ else()
     suite("Lua 5.5" status "left_out 'Lua 5.5' 'it is not installed with its headers and with busted'" contract real package)
 endif()
 
+# The C unit tests. Many start servers, whose answers come late if more of them run than there are processors. test_system waits for
+# sessions to expire.
+file(GLOB units RELATIVE ${CMAKE_SOURCE_DIR}/spec/unit spec/unit/test_*.c)
+list(TRANSFORM units REPLACE "\\.c$" "")
+function(unit_tests title command)
+    foreach(name IN LISTS units)
+        set(kind computes)
+        if(name STREQUAL "test_system")
+            set(kind waits)
+        endif()
+        if(NOT name IN_LIST ARGN)
+            suite("${title}: ${name}" cmocka "${command}/unit/${name}")
+        endif()
+    endforeach()
+endfunction()
+group(c computes c-asan:unit_programs c-tsan)
+unit_tests("C under ASan and UBSan" "sanitized build/c-asan" test_numbers) # which is about threads, and sends 100 000 requests
+unit_tests("C under TSan" "sanitized build/c-tsan")
+
 # Behaviour that only real servers, processes and nginx show. Loops differ between the Luas; otherwise one Lua is enough.
 group(contract waits 5.1 5.2 5.3 5.4 ${newest} luajit c:conformance_real,conformance_simulated)
 set(longest openresty command examples ensemble tools foreign security process)
@@ -184,20 +203,6 @@ suite("simulated Lua programs: a seed replays exactly" ours "computing build/c/s
 # Fibers change their stacks, which this one check of ASan does not support.
 suite("simulated Lua programs under ASan and UBSan" ours
     "asan_options=\$asan_options:detect_stack_use_after_return=0 computing build/c-asan/simulate_lua --seeds 1 60")
-
-# The C unit tests. They start servers; one waits for sessions to expire.
-file(GLOB units RELATIVE ${CMAKE_SOURCE_DIR}/spec/unit spec/unit/test_*.c)
-list(TRANSFORM units REPLACE "\\.c$" "")
-function(unit_tests title command)
-    foreach(name IN LISTS units)
-        if(NOT name IN_LIST ARGN)
-            suite("${title}: ${name}" cmocka "${command}/unit/${name}")
-        endif()
-    endforeach()
-endfunction()
-group(c waits c-asan:unit_programs c-tsan)
-unit_tests("C under ASan and UBSan" "sanitized build/c-asan" test_numbers) # which is about threads, and sends 100 000 requests
-unit_tests("C under TSan" "sanitized build/c-tsan")
 
 group(fuzz computes fuzz)
 suite("fuzzers, a few seconds each" status "nice -n 5 tools/fuzz.sh 3")

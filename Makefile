@@ -18,7 +18,7 @@ LIBDIR ?= $(PREFIX)/lib/lua/$(patsubst luajit,5.1,$(LUA_VERSION))
 # For bash, zsh and fish, where these look for them.
 COMPLETIONS = bash-completion/completions/zklock zsh/site-functions/_zklock fish/vendor_completions.d/zklock.fish
 
-.PHONY: help setup build quick test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb sbom lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty demo-live pictures screenshots test-browser examples docs install clean
+.PHONY: help setup build quick test test-all check test-c test-client test-sim test-virtual test-real test-nginx-asan test-rock test-deb test-servers test-install test-systems test-arm64 deb lint format coverage fuzz soak soak-nginx explore bench bench-quick demo demo-openresty screenshots test-browser examples docs install clean
 
 help: ## this list
 	@echo 'zklock: a distributed lock for Lua over ZooKeeper'
@@ -80,9 +80,9 @@ test-deb: ## build the Debian packages, and install, upgrade and remove them in 
 	@tools/setup.sh package
 	@tools/test-deb.sh
 
-test-servers: ## several versions of the ZooKeeper server, without installing them; ARGS='testing conformance' for one of them and a part
+test-servers: ## several versions of the ZooKeeper server, without installing them; ARGS='testing conformance' for one and a part
 	@tools/setup.sh test
-	@tools/test-servers.sh $(ARGS)
+	@tools/test.sh servers $(ARGS:%=-L '^%$$')
 
 test-install: ## the commands of docs/install.md in clean systems of Debian and Ubuntu; ARGS=trixie for one of them
 	@tools/setup.sh package
@@ -94,7 +94,7 @@ test-systems: ## the suites of `make test` in clean Debian 12, 13, testing and U
 
 test-arm64: ## compiled for arm64 and run by qemu-user: C units, specs in virtual time and on real servers; ARGS=units for a part
 	@tools/setup.sh arm64
-	@tools/test-arm64.sh $(ARGS)
+	@tools/test.sh arm64 $(ARGS:%=-R '%')
 
 lint: ## formatters, analysers, and warnings of two compilers
 	@tools/setup.sh lint
@@ -114,7 +114,7 @@ fuzz: ## SECONDS=60: run each fuzzer
 
 soak: ## SECONDS=60: faults on real servers, clients, links; new seeds for the simulation; locks in nginx; ARGS=… goes to the campaign
 	@tools/setup.sh test
-	@tools/soak.sh $(SECONDS) $(ARGS)
+	@ZKLOCK_SOAK=$(SECONDS) ZKLOCK_CAMPAIGN='$(ARGS)' tools/test.sh soak
 
 soak-nginx: ## CYCLES=100000: lock cycles inside nginx; fails if its worker grows
 	@tools/setup.sh soak-nginx
@@ -147,16 +147,6 @@ demo-openresty: ## the same as a web service: 800 requests to two nginx services
 	@LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/luajit/?.so;;' \
 	    tools/zookeeper run -- luajit tools/demo-openresty.lua
 
-demo-live: ## the same story with the live view of its locks open: two services, one is killed; two minutes
-	@tools/setup.sh demo
-	@tools/build.sh 5.4
-	@ZKLOCK_CONFIG= LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;' LUA_CPATH='$(CURDIR)/build/5.4/?.so;;' \
-	    tools/zookeeper run -- lua5.4 tools/demo-live.lua $(ARGS)
-
-pictures: ## draw the pictures of the documentation, docs/pictures/*.svg; ARGS=… names some
-	@tools/setup.sh docs
-	@lua5.4 tools/pictures.lua $(ARGS)
-
 screenshots: ## the pictures of the live view in the documentation, in chromium
 	@tools/setup.sh demo browser
 	@tools/build.sh 5.4
@@ -167,10 +157,15 @@ test-browser: ## the live view in chromium, against real servers and nginx
 	@tools/build.sh 5.4 luajit
 	@tools/browser.sh test $(ARGS)
 
+# Debian has redis-lua, which is plain Lua, for 5.1 to 5.3 only.
 examples: ## run the programs of examples/, one after the other; ARGS=… names some
 	@tools/setup.sh demo
 	@tools/build.sh 5.4
-	@tools/examples.sh $(ARGS)
+	@LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;;/usr/share/lua/5.3/?.lua' LUA_CPATH='$(CURDIR)/build/5.4/?.so;;' \
+	    tools/zookeeper run -- sh -c 'for name; do \
+	        printf "\n== %s\n" $$name; lua5.4 examples/$$name.lua "$$ZOOKEEPER" || failed="$$failed $$name"; \
+	    done; [ -z "$$failed" ] || { echo "failed:$$failed"; false; }' \
+	    examples $(or $(ARGS),$(filter-out common,$(basename $(notdir $(wildcard examples/*.lua)))))
 
 docs: ## the site, build/site/index.html; checks the links of all pages
 	@tools/setup.sh docs
@@ -179,11 +174,6 @@ docs: ## the site, build/site/index.html; checks the links of all pages
 deb: ## the Debian packages lua-zklock and zklock: build/deb/*.deb
 	@tools/setup.sh deb
 	@tools/deb.sh
-
-sbom: ## all components that zklock is linked with or loads, and their licences, as CycloneDX: build/sbom.json
-	@tools/setup.sh build
-	@tools/build.sh 5.4
-	@lua5.4 tools/sbom.lua build/sbom.json build/5.4/zklock/core.so build/5.4/zklock/process.so
 
 install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
 	@tools/build.sh $(LUA_VERSION)-release

@@ -3,19 +3,9 @@
 # Tests what a change affects, in seconds: for the loop of editing and trying. Without a file: the files that differ from the last
 # commit, or, if none does, the files that this commit has changed. The last line is `N passed, N failed`.
 #
-#   spec/behaviour/…              that spec, in virtual time; its parts marked #real, on real servers
-#   spec/contract/…               that spec, on real servers; those of nginx on LuaJIT
-#   spec/virtual/…, spec/support/…    the specs of behaviour in virtual time, and the specs of helpers for specs on real servers
-#   spec/programs/…, spec/foreign/…   the specs that run them
-#   spec/unit/…                   the programs or fuzzers that are made of it
-#   spec/conformance/…            the cases in both worlds, and some random programs
-#   spec/campaign/…               the spec of its checker, and a short campaign
-#   csrc/…, spec/simulation/…     all C unit tests but test_system, some hundred schedules, some Lua programs, the specs of behaviour
-#   lua/…                         some Lua programs, the specs of behaviour; of adapters, the specs of loops, or those inside nginx
-#   examples/…                    the spec that runs it
-#   docs/…, README.md, tools/…    lint, and the specs of documentation and tools
-#
-# Layout, luacheck and shellcheck check each changed file.
+# To most files belong the specs that name them, or load them as modules. To csrc/ and spec/simulation/ belong the C unit tests but
+# test_system, some schedules, some Lua programs, and the specs of behaviour in virtual time, as to lua/. Of a spec of behaviour, parts
+# marked #real run on real servers. Layout, luacheck and shellcheck check each changed file.
 # LUA=luajit (or another Lua) runs the specs under that Lua instead of 5.4, and only that Lua is built. `make test` runs the rest.
 #
 # Usage: tools/check.sh [--list] [FILE…]       --list: says what would be run, a line each, and runs nothing
@@ -23,21 +13,32 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# A separate directory: `make test` may run at the same time.
-logs=build/check-logs
-# shellcheck source=tools/suites.sh
-. tools/suites.sh
+# `make test` may run at the same time, so this is another directory.
+plan=build/check/CTestTestfile.cmake
+mkdir -p build/check
+: >"$plan"
+
+# suite NAME COUNTER COMMAND: see tools/suite. The suite "build" is before all others.
+suite() {
+    local fixture=FIXTURES_REQUIRED
+    [ "$1" != build ] || fixture=FIXTURES_SETUP
+    printf 'add_test([==[%s]==] "%s/tools/suite" [==[%s]==] %s [==[%s]==])\n' "$1" "$PWD" "$1" "$2" "$3"
+    printf 'set_tests_properties([==[%s]==] PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 %s build)\n' "$1" "$fixture"
+} >>"$plan"
 
 list=
 if [ "${1:-}" = --list ]; then
     list=yes
     shift
-    suite() { printf '%s: %s\n' "$1" "$4"; }
-    well() { :; }
+    suite() { printf '%s: %s\n' "$1" "$3"; }
 fi
 
 lua=${LUA:-lua5.4}
-variant=$(variant_of "$lua") || exit 2
+case $lua in
+luajit) variant=luajit ;;
+lua5.[1-5]) variant=${lua#lua} ;;
+*) echo "no such Lua: $lua (lua5.1 to lua5.5, or luajit)" >&2 && exit 2 ;;
+esac
 
 changed() {
     local files
@@ -64,15 +65,40 @@ is_script() {
     head -c 64 "$1" | head -n 1 | grep -qaE '^#!.*\b(ba)?sh\b'
 }
 
-# Specs that contain these words, each added to its group.
-specs_with() {
+# users_of REGEX: finds the specs that have it in their text, after a quote or a blank; of helpers and examples, also by way of helpers.
+users_of() {
+    local user
+    while read -r user; do
+        [ -z "${found[$user]:-}" ] || continue
+        case $user in
+        spec/contract/check_spec.lua) ;; # it names many
+        *_spec.lua) found[$user]=yes ;;
+        *) [[ $1 != *spec.support.* && $1 != examples/* ]] || { found[$user]=yes && users_of "$(module_of "$user")"; } ;;
+        esac
+    done < <(grep -rlE "[\"' ]/?($1)([^a-zA-Z0-9_-]|$)" spec/behaviour spec/contract spec/campaign spec/support --include='*.lua')
+}
+
+# A helper as `require` names it, or a program by its path.
+module_of() {
+    case $1 in *.lua) tr / . <<<"${1%.lua}|$1" ;; *) echo "$1" ;; esac
+}
+
+# add_users FILE [REGEX]: the specs that name it. Of a helper of most specs, some.
+add_users() {
+    local -A found=()
     local spec
-    while read -r spec; do
+    users_of "${2:-$(module_of "$1")}"
+    if [ ${#found[@]} -gt 40 ]; then
+        behaviour=yes
+        contracts+=(spec/contract/tools_*_spec.lua)
+        return
+    fi
+    for spec in "${!found[@]}"; do
         case $spec in
         spec/behaviour/*) behaviours+=("$spec") ;;
-        *) contracts+=("$spec") ;;
+        *_spec.lua) contracts+=("$spec") ;;
         esac
-    done < <(grep -lE "$1" spec/behaviour/*_spec.lua spec/contract/*_spec.lua)
+    done
 }
 
 # C tests that include a header.
@@ -110,12 +136,8 @@ sort_out() {
         campaign=${campaign:-short}
         contracts+=(spec/campaign/checker_spec.lua)
         ;;
-    spec/support/events.lua | spec/support/browser.lua | tools/browser*)
-        contracts+=(spec/contract/command_ui*_spec.lua spec/contract/browser_spec.lua)
-        ;;
-    csrc/process/* | lua/zklock/cli* | spec/support/commands.lua | spec/support/terminal.lua)
-        contracts+=(spec/contract/command_*_spec.lua)
-        ;;
+    tools/browser*) contracts+=(spec/contract/command_ui*_spec.lua spec/contract/browser_spec.lua) ;;
+    csrc/process/* | lua/zklock/cli*) contracts+=(spec/contract/command_*_spec.lua) ;;
     csrc/*) engine=yes programs=yes behaviour=yes ;;
     spec/simulation/lua/*) programs=yes behaviour=yes ;;
     spec/simulation/*) engine=yes simulator=yes programs=yes behaviour=yes ;;
@@ -130,46 +152,19 @@ sort_out() {
         ;;
     spec/virtual/*) behaviour=yes ;;
     spec/support/versions.[ch]) engine=yes simulator=yes programs=yes conformance=yes behaviour=yes ;;
-    spec/support/first_time.c | spec/support/wall_clock.c) specs_with "$name" ;;
-    tools/locale.sh | spec/support/locale.lua)
-        behaviours+=(spec/behaviour/multi_order_spec.lua spec/behaviour/token_spec.lua)
+    tools/locale.sh)
+        add_users spec/support/locale.lua
         units+=(test_token)
         ;;
-    spec/support/*nginx* | spec/support/inside_* | spec/support/openresty/* | spec/support/seckill.lua | \
-        spec/support/soaked.lua)
-        contracts+=(spec/contract/openresty_*_spec.lua)
-        ;;
-    spec/support/prometheus.lua) contracts+=(spec/contract/openresty_metrics_spec.lua spec/contract/docs_metrics_spec.lua) ;;
-    spec/support/databases.lua) contracts+=(spec/contract/docs_fencing_spec.lua) ;;
-    spec/support/daemon.lua)
-        contracts+=(spec/contract/openresty_*_spec.lua spec/contract/docs_metrics_spec.lua spec/contract/docs_fencing_spec.lua
-            spec/contract/security_tls_spec.lua)
-        ;;
-    spec/support/patience.lua | spec/support/patient/*)
-        contracts+=(spec/contract/docs_code_spec.lua spec/contract/examples_spec.lua spec/contract/loops_page_spec.lua
-            spec/contract/security_page_spec.lua)
-        ;;
-    docs/alerts.yml | spec/support/alerts_test.yml) contracts+=(spec/contract/docs_metrics_spec.lua) ;;
-    spec/support/*)
-        behaviour=yes
-        contracts+=(spec/contract/tools_*_spec.lua)
-        ;;
-    spec/programs/worker.lua) contracts+=(spec/contract/process_spec.lua) ;;
-    spec/programs/*) specs_with "\"$name\"|programs/$name" ;;
+    spec/support/patient/*) add_users spec/support/patience.lua ;;
+    spec/support/openresty/*) contracts+=(spec/contract/openresty_*_spec.lua) ;;
+    spec/support/*) add_users "$file" ;;
+    spec/programs/worker.lua) contracts+=(spec/contract/process_spec.lua) ;; # most specs can start it
+    spec/programs/*) add_users "$file" "$name\"|(spec/)?programs/$name" ;;
     spec/foreign/*) contracts+=(spec/contract/foreign*_spec.lua) ;;
-    examples/metrics/* | docs/grafana.json) contracts+=(spec/contract/openresty_metrics_spec.lua) ;;
-    examples/seckill/* | examples/stampede/*) contracts+=(spec/contract/openresty_examples_spec.lua) ;;
-    examples/device/*) contracts+=(spec/contract/openresty_stream_spec.lua) ;;
     examples/stock/*) demo=yes ;;
-    examples/command/*) contracts+=(spec/contract/command_guides_spec.lua) ;;
-    docs/guides.md) contracts+=(spec/contract/command_guides_spec.lua) ;;&
-    docs/fencing.md)
-        behaviours+=(spec/behaviour/token_spec.lua)
-        contracts+=(spec/contract/docs_fencing_spec.lua)
-        ;;&
-    README.md | docs/from/lua-resty-lock.md) contracts+=(spec/contract/openresty_pages_spec.lua) ;;&
-    docs/from/curator.md | docs/from/kazoo.md) contracts+=(spec/contract/foreign_page_spec.lua) ;;&
-    README.md | docs/tutorial.md) contracts+=(spec/contract/command_tutorial_spec.lua) ;;&
+    examples/recipes/*) contracts+=(spec/contract/examples_spec.lua) ;;
+    examples/*/*) add_users "$file" "${file%/*}" ;;
     examples/*.lua)
         # Files without a spec are shared by the other examples.
         if grep -q "it(\"$name " spec/contract/examples_spec.lua; then
@@ -179,24 +174,26 @@ sort_out() {
         fi
         ;;
     tools/zookeeper | tools/background | tools/faultproxy.lua | tools/seed-snapshot.lua) contracts+=(spec/contract/tools_*_spec.lua) ;;
-    tools/check.sh | tools/suites.sh | tools/test.sh | tools/specs.sh | tools/build.sh | Makefile)
+    tools/check.sh | tools/suite | tools/test.sh | tools/specs.sh | tools/build.sh | spec/suites.cmake | CMakePresets.json | Makefile)
         contracts+=(spec/contract/check_spec.lua)
         ;;
-    tools/states.lua) documents=yes contracts+=(spec/contract/states_spec.lua) ;;
-    tools/pictures*) documents=yes contracts+=(spec/contract/docs_pictures_spec.lua) ;;
     tools/demo.sh) demo=yes ;;
-    tools/demo-live.lua) contracts+=(spec/contract/tools_demo_live_spec.lua) ;;
-    tools/test-rock.sh | tools/release.sh) rock=yes ;;
+    tools/test-rock.sh | tools/release.sh | tools/checks.sh) rock=yes ;;
     CMakeLists.txt | rockspec/*)
         rock=yes
         contracts+=(spec/contract/packaging_spec.lua)
         ;;
-    VERSION | tools/version.lua | debian/* | CHANGELOG.md) contracts+=(spec/contract/packaging_spec.lua) ;;
-    tools/sbom.lua) contracts+=(spec/contract/sbom_spec.lua) ;;
-    tools/docs.sh | tools/docstrings.lua | tools/reference.lua | tools/site.lua | tools/translations.lua | *.md | docs/*)
+    VERSION | debian/* | CHANGELOG.md) contracts+=(spec/contract/packaging_spec.lua) ;;
+    tools/states.lua | tools/pictures.lua)
+        documents=yes
+        add_users "$file"
+        ;;
+    tools/docs.sh | tools/docstrings.lua | tools/reference.lua | tools/site.lua | *.md | docs/*)
         documents=yes
         contracts+=("${documentation[@]}")
+        add_users "$file"
         ;;
+    tools/*) add_users "$file" ;;
     esac
     case $file in
     *.c | *.h) c_files+=("$file") ;;
@@ -225,103 +222,87 @@ for file in "${behaviours[@]}"; do
 done
 [ -z "$behaviour" ] || virtual=(spec/behaviour/*_spec.lua)
 
-declare -A contracts_by=()
+# nginx always has LuaJIT.
+plain=() nginx=()
 for file in "${contracts[@]}"; do
-    arguments=$(contract_arguments "$file" "$lua")
-    contracts_by[$arguments]="${contracts_by[$arguments]:-}$file "
+    case $file in spec/contract/openresty_*) nginx+=("$file") ;; *) plain+=("$file") ;; esac
 done
 
 # ---- What is built: no more than is run ---------------------------------------------------------------------------------
 
-targets=() builds=()
 if [ -n "$engine" ]; then
-    targets+=(simulate scenes)
     for file in spec/unit/test_*.c; do
         name=$(basename "$file" .c)
-        [ "$name" = test_system ] || targets+=("$name")
+        [ "$name" = test_system ] || units+=("$name")
     done
 fi
-targets+=("${units[@]}")
+mapfile -t units < <(once "${units[@]}")
+targets=("${units[@]}")
+[ -z "$engine" ] || targets+=(simulate scenes)
 [ -z "$simulator" ] || targets+=(sim_selftest)
 [ -z "$simulator$conformance" ] || targets+=(conformance_simulated)
 [ -z "$conformance" ] || targets+=(conformance_real)
 [ -z "$programs" ] || targets+=(simulate_lua)
 [ -z "${virtual[*]}${both[*]}" ] || targets+=("virtual-$lua")
+builds=()
 if [ ${#targets[@]} -gt 0 ]; then
-    joined=$(once "${targets[@]}" | tr '\n' ,)
-    builds+=("c:${joined%,}")
+    joined=$(IFS=, && echo "${targets[*]}")
+    builds+=("c:$joined")
 fi
-for arguments in "${!contracts_by[@]}"; do
-    read -r _ _ name _ <<<"$arguments"
-    builds+=("$(variant_of "$name")")
-done
-[ -z "${both[*]}${examples[*]}" ] || builds+=("$variant")
-[ -z "$demo" ] || builds+=(5.4)
-[ -z "$campaign" ] || builds+=(5.4 luajit)
+[ -z "${plain[*]}${both[*]}${examples[*]}" ] || builds+=("$variant")
+[ -z "${nginx[*]}$campaign" ] || builds+=(luajit)
+[ -z "$demo$campaign" ] || builds+=(5.4)
 [ ${#fuzzers[@]} -eq 0 ] || builds+=(fuzz)
 mapfile -t builds < <(once "${builds[@]}")
 
 # ---- What is run; the longest first ---------------------------------------------------------------------------------------
 
-[ -n "$list" ] || clear_logs
-if [ ${#builds[@]} -gt 0 ]; then
-    suite "build" status 400 "tools/build.sh ${builds[*]}"
-    settle
+[ ${#builds[@]} -eq 0 ] || suite "build" status "tools/build.sh ${builds[*]}"
+[ -z "$campaign" ] || suite "fault campaign, $campaign" ours "spec/campaign/run --size $campaign --seconds 5"
+# Two at a time: as one suite they would be longer than any other.
+halves=('' '')
+for i in "${!virtual[@]}"; do
+    halves[i % 2]+=" ${virtual[i]}"
+done
+for i in 0 1; do
+    [ -z "${halves[i]}" ] ||
+        suite "behaviour in virtual time: $lua, $((i + 1))" busted "tools/specs.sh virtual --lua $lua${halves[i]}"
+done
+[ ${#both[@]} -eq 0 ] ||
+    suite "behaviour in virtual time and on real servers: $lua" busted \
+        "tools/specs.sh virtual --lua $lua ${both[*]} && tools/specs.sh real --lua $lua --tags=real ${both[*]}"
+[ ${#plain[@]} -eq 0 ] || suite "contracts: $lua" busted "tools/specs.sh real --lua $lua ${plain[*]}"
+[ ${#nginx[@]} -eq 0 ] || suite "contracts in nginx" busted "tools/specs.sh real --lua luajit --tags=nginx ${nginx[*]}"
+if [ ${#examples[@]} -gt 0 ]; then
+    filters=$(printf " --filter='the example %s '" "${examples[@]}")
+    suite "examples: $lua" busted "tools/specs.sh real --lua $lua$filters spec/contract/examples_spec.lua"
 fi
-if [ ${#builds[@]} -eq 0 ] || well; then
-    [ -z "$campaign" ] || suite "fault campaign, $campaign" ours 600 "spec/campaign/run --size $campaign --seconds 5"
-    # Two at a time: as one suite they would be longer than any other.
-    halves=('' '')
-    for i in "${!virtual[@]}"; do
-        halves[i % 2]+=" ${virtual[i]}"
-    done
-    for i in 0 1; do
-        [ -z "${halves[i]}" ] ||
-            suite "behaviour in virtual time: $lua, $((i + 1))" busted 300 "tools/specs.sh virtual --lua $lua${halves[i]}"
-    done
-    [ ${#both[@]} -eq 0 ] ||
-        suite "behaviour in virtual time and on real servers: $lua" busted 600 \
-            "tools/specs.sh virtual --lua $lua ${both[*]} && tools/specs.sh real --lua $lua --tags=real ${both[*]}"
-    for arguments in "${!contracts_by[@]}"; do
-        suite "contracts: $arguments" busted 600 "tools/specs.sh $arguments ${contracts_by[$arguments]% }"
-    done
-    if [ ${#examples[@]} -gt 0 ]; then
-        filters=$(printf " --filter='the example %s '" "${examples[@]}")
-        suite "examples: $lua" busted 600 "tools/specs.sh real --lua $lua$filters spec/contract/examples_spec.lua"
-    fi
-    [ -z "$demo" ] || suite "the demo" status 300 'LUA=lua5.4 tools/demo.sh'
-    if [ -n "$engine" ]; then
-        suite "C unit tests" cmocka 180 'run_quick_units c'
-        suite "schedules" ours 120 'computing build/c/simulate --seeds 1 300'
-        suite "single scenes" ours 60 'computing build/c/scenes'
-    elif [ ${#units[@]} -gt 0 ]; then
-        for unit in "${units[@]}"; do
-            suite "$unit" cmocka 180 "run_unit build/c/unit/$unit"
-        done
-    fi
-    [ -z "$simulator" ] || suite "the simulator itself" ours 60 'computing build/c/sim_selftest'
-    [ -z "$simulator$conformance" ] ||
-        suite "the simulation behaves as the cases say" ours 120 'computing build/c/conformance_simulated'
-    if [ -n "$conformance" ]; then
-        suite "the real client and server behave as the cases say" ours 400 'build/c/conformance_real'
-        suite "random programs are told the same by the simulation and by real servers" status 400 'same_programs 1 20'
-    fi
-    [ -z "$programs" ] || suite "Lua programs" ours 120 'computing build/c/simulate_lua --seeds 1 40'
-    [ ${#fuzzers[@]} -eq 0 ] || suite "fuzzers" status 300 "tools/fuzz.sh 3 ${fuzzers[*]}"
-    [ -z "$rock" ] || suite "luarocks make and require" ours 300 'tools/test-rock.sh'
+[ -z "$demo" ] || suite "the demo" status 'LUA=lua5.4 tools/demo.sh'
+for unit in "${units[@]}"; do
+    suite "$unit" cmocka "sanitized build/c/unit/$unit"
+done
+if [ -n "$engine" ]; then
+    suite "schedules" ours 'computing build/c/simulate --seeds 1 300'
+    suite "single scenes" ours 'computing build/c/scenes'
+    suite "layers" ours 'tools/lint.sh layers states'
 fi
-[ ${#c_files[@]} -eq 0 ] || suite "layout" status 60 "clang-format --dry-run -Werror ${c_files[*]}"
-[ -z "$engine" ] || suite "layers" ours 60 'tools/lint.sh layers states'
-[ ${#lua_files[@]} -eq 0 ] || suite "luacheck" status 60 "LUA_INIT=@tools/loop_variables.lua luacheck --quiet --codes --no-color ${lua_files[*]}"
-[ ${#lua_files[@]} -eq 0 ] || suite "private names" status 60 "find lua -name '*.lua' | xargs lua5.4 tools/private_names.lua"
-[ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status 60 "shellcheck -x ${scripts[*]}"
-if [ -n "$documents" ]; then
-    suite "documents" ours 300 'tools/lint.sh docs'
+[ -z "$simulator" ] || suite "the simulator itself" ours 'computing build/c/sim_selftest'
+[ -z "$simulator$conformance" ] || suite "the simulation behaves as the cases say" ours 'computing build/c/conformance_simulated'
+if [ -n "$conformance" ]; then
+    suite "the real client and server behave as the cases say" ours 'build/c/conformance_real'
+    suite "random programs are told the same by the simulation and by real servers" status 'same_programs 1 20'
 fi
-settle
+[ -z "$programs" ] || suite "Lua programs" ours 'computing build/c/simulate_lua --seeds 1 40'
+[ ${#fuzzers[@]} -eq 0 ] || suite "fuzzers" status "tools/fuzz.sh 3 ${fuzzers[*]}"
+[ -z "$rock" ] || suite "luarocks make and require" ours 'tools/test-rock.sh'
+[ ${#c_files[@]} -eq 0 ] || suite "layout" status "clang-format --dry-run -Werror ${c_files[*]}"
+if [ ${#lua_files[@]} -gt 0 ]; then
+    suite "luacheck" status "LUA_INIT=@tools/loop_variables.lua luacheck --quiet --codes --no-color ${lua_files[*]}"
+    suite "private names" status "find lua -name '*.lua' | xargs lua5.4 tools/private_names.lua"
+fi
+[ ${#scripts[@]} -eq 0 ] || suite "shellcheck" status "shellcheck -x ${scripts[*]}"
+[ -z "$documents" ] || suite "documents" ours 'tools/lint.sh docs'
+
 [ -z "$list" ] || exit 0
-if ! ls "$logs"/*.begun >/dev/null 2>&1; then
-    echo "tools/check.sh: no test belongs to ${files[*]}" >&2
-    exit 2
-fi
-summary
+[ -s "$plan" ] || { echo "tools/check.sh: no test belongs to ${files[*]}" >&2 && exit 2; }
+exec tools/test.sh --in build/check

@@ -11,27 +11,14 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+# shellcheck source=tools/checks.sh
+. tools/checks.sh
 # shellcheck source=tools/chroot.sh
 . tools/chroot.sh
 
 version=$(cat VERSION)
 suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 system=$PWD/build/test-deb
-passed=0
-failed=0
-
-check() {
-    local name=$1 output
-    shift
-    if output=$("$@" 2>&1 </dev/null); then
-        passed=$((passed + 1))
-        echo "ok      $name"
-    else
-        failed=$((failed + 1))
-        printf '%s\nnot ok  %s\n' "$output" "$name"
-    fi
-}
-
 inside() {
     in_chroot "$system" "$@"
 }
@@ -132,5 +119,4 @@ check "they work again" works
 check "a removal leaves nothing" leaves_nothing
 [ $failed != 0 ] || rm -rf "$system"
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+summary

@@ -14,6 +14,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+# shellcheck source=tools/checks.sh
+. tools/checks.sh
 # shellcheck source=tools/chroot.sh
 . tools/chroot.sh
 # shellcheck source=tools/release.sh
@@ -21,20 +23,6 @@ cd "$(dirname "$0")/.." || exit 1
 
 version=$(cat VERSION)
 work=$PWD/build/test-install
-passed=0
-failed=0
-
-# report NAME STATUS LOG
-report() {
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-        echo "ok      $1"
-    else
-        failed=$((failed + 1))
-        tail -n 30 "$3"
-        echo "not ok  $1"
-    fi
-}
 
 # The blocks of the page: build/test-install/N.sh, and beside it N.about with the words of the comment and the heading.
 split_page() {
@@ -105,10 +93,8 @@ suites=$*
 suites=${suites:-bookworm trixie noble jammy}
 rm -rf "$work"
 mkdir -p "$work"
-split_page
-report "the page has blocks of commands" $? /dev/null
-make_server >"$work/rocks.log" 2>&1
-report "the source rock" $? "$work/rocks.log"
+check "the page has blocks of commands" split_page
+check "the source rock" make_server
 
 for suite in $suites; do
     for script in "$work"/*.sh; do
@@ -120,11 +106,9 @@ for suite in $suites; do
             case $word in bookworm | trixie | noble | jammy) ;; *) what="$what $word" ;; esac
         done
         # shellcheck disable=SC2086 # one word each
-        (run_block "$suite" "$work/system" "$script" $what) >"$script.$suite.log" 2>&1
-        report "$suite: $heading" $? "$script.$suite.log"
+        check "$suite: $heading" run_block "$suite" "$work/system" "$script" $what
         rm -rf "$work/system"
     done
 done
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+summary

@@ -14,25 +14,12 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+# shellcheck source=tools/checks.sh
+. tools/checks.sh
 # shellcheck source=tools/release.sh
 . tools/release.sh
 
 version=$(cat VERSION)
-passed=0
-failed=0
-
-check() {
-    local name=$1 output
-    shift
-    if output=$("$@" 2>&1 </dev/null); then
-        passed=$((passed + 1))
-        echo "ok      $name"
-    else
-        failed=$((failed + 1))
-        printf '%s\nnot ok  %s\n' "$output" "$name"
-    fi
-}
-
 # luarocks leaves its objects among the sources, so it gets a copy: the files that git has or could add, as in a clone.
 work=$PWD/build/rock${1:+-$1}
 rm -rf "$work"
@@ -109,5 +96,4 @@ for lua in "${luas[@]}"; do
     check "$lua: luarocks remove" remove_from "$lua"
 done
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+summary

@@ -37,19 +37,8 @@ fi
 # shellcheck source=tools/chroot.sh
 . tools/chroot.sh
 logs=build/test-systems-logs
-# shellcheck source=tools/suites.sh
-. tools/suites.sh
-clear_logs
-rm -f "$logs"/*.versions
-# One at a time: each uses all processors.
-slots=1
-# Seconds; ends a hang.
-ample=7200
-
-# The counts of tools/test.sh.
-count_run() {
-    tail -n 1 "$1" | count_ours /dev/stdin
-}
+mkdir -p "$logs"
+rm -f "$logs"/*
 
 # set_up SYSTEM: the system in $work, with a clone in /root/zklock and what the tests need.
 set_up() {
@@ -59,15 +48,6 @@ set_up() {
         in_chroot "$work" /root/zklock/tools/setup.sh test
 }
 
-# run_group SYSTEM GROUP
-run_group() {
-    in_chroot "$work" /root/zklock/tools/test.sh "$2" | sed -u "s/^left out: /&$1: /"
-    return "${PIPESTATUS[0]}"
-}
-
-export -f make_chroot options_for in_chroot set_up run_group
-export work chroots
-
 # shellcheck disable=SC2016 # for dpkg-query
 versions() {
     in_chroot "$work" dpkg-query --show --showformat='${Package} ${Version}\n' libzookeeper-java 'libzookeeper-st2*' \
@@ -75,39 +55,29 @@ versions() {
         sed -nE 's/^([^ ]+) ([0-9]+:)?([0-9][^-+~]*).*/\1 \3/p' | paste -sd, | sed 's/,/, /g'
 }
 
-# A row for each system, a column for each group.
-table() {
-    local system group log
-    printf '\n%-10s' system
-    printf '%13s' "${groups[@]}"
-    printf '%9s\n' seconds
-    for system in "${systems[@]}"; do
-        printf '%-10s' "$system"
-        for group in "${groups[@]}"; do
-            log=$(log_of "$system: $group")
-            if read -r passed failed _ 2>/dev/null <"$log.result"; then
-                printf '%13s' "$passed/$failed/$(what_is_left_out "$log" | grep -c "^left out: $system: ")"
-            else
-                printf '%13s' -
-            fi
-        done
-        tail -qn 1 "$logs/$system"-*.shown | awk '{ sum += $6 } END { printf "%9d\n", sum }'
-    done
-    for system in "${systems[@]}"; do
-        [ ! -s "$logs/$system.versions" ] || echo "$system: $(cat "$logs/$system.versions")"
-    done
-}
-
+# One group at a time: each uses all processors. A system that cannot be made has the counts 0/1.
+table=$(printf '%-10s' system && printf '%13s' "${groups[@]}" seconds)
+all_passed=0 all_failed=0
 for system in "${systems[@]}"; do
-    suite "$system: set-up" status "$ample" "set_up $system"
-    settle
-    if read -r _ failed _ <"$(log_of "$system: set-up").result" && [ "$failed" = 0 ]; then
-        versions >"$logs/$system.versions"
-        for group in "${groups[@]}"; do
-            suite "$system: $group" run "$ample" "run_group $system $group"
-        done
-        settle
+    row=$(printf '%-10s' "$system") began=$SECONDS
+    if ! set_up "$system" >"$logs/$system.log" 2>&1; then
+        tail -n 20 "$logs/$system.log"
+        echo "not ok: $system: set-up"
+        all_failed=$((all_failed + 1))
+        table+=$'\n'$row$(printf '%13s' 0/1)
+        continue
     fi
+    for group in "${groups[@]}"; do
+        log=$logs/$system-$group.log
+        echo "== $system: $group"
+        in_chroot "$work" /root/zklock/tools/test.sh "$group" >"$log" 2>&1
+        grep -A 14 '^not ok: ' "$log"
+        sed -n "s/^left out: /&$system: /p" "$log"
+        read -r passed _ failed _ < <(tail -n 1 "$log" | grep -E '^[0-9]+ passed, [0-9]+ failed$' || echo 0 passed, 1 failed)
+        row+=$(printf '%13s' "$passed/$failed/$(grep -c '^left out: ' "$log")")
+        all_passed=$((all_passed + passed)) all_failed=$((all_failed + failed))
+    done
+    table+=$'\n'$row$(printf '%13s' $((SECONDS - began)))$'\n'$(versions)
 done
-table
-summary
+printf '\n%s\n%s passed, %s failed\n' "$table" "$all_passed" "$all_failed"
+[ $all_failed = 0 ] && [ $all_passed -gt 0 ]

@@ -143,9 +143,9 @@ local adapters = {}
 --- The names that the option `wait` accepts, whether or not this version has the adapter.
 --
 -- The name of a new adapter of zklock goes also into the message of adapters.find and into zklock.ConnectOptions. Its file goes
--- into rockspec/zklock-scm-1.rockspec (then run `lua5.4 tools/version.lua write`), and what it loads into tools/sbom.lua. If Lua
--- code can see that the loop is running, adapters/auto.lua chooses the adapter: the loop goes into `look_around`, and into each
--- place of that file that names the loops.
+-- into rockspec/zklock-scm-1.rockspec (then run `lua5.4 tools/version.lua write`), and what it loads into docs/install.md, in the
+-- table of components. If Lua code can see that the loop is running, adapters/auto.lua chooses the adapter: the loop goes into
+-- `look_around`, and into each place of that file that names the loops.
 local NAMES = { auto = true, blocking = true, openresty = true, cqueues = true, luv = true, copas = true }
 
 --- Resolves "auto". Outside nginx, zklock.adapters.auto determines the loop at each wait. Inside nginx the blocking adapter

@@ -1,6 +1,9 @@
--- tools/check.sh runs the suites that belong to a file, tools/specs.sh the named specs, and tools/suites.sh loses no suite.
+-- tools/check.sh runs the suites that belong to a file, tools/specs.sh the named specs, and tools/test.sh loses no suite.
 
 local cluster = require "spec.support.cluster"
+local files = require "spec.support.files"
+
+local unpack = table.unpack or unpack
 
 -- Runs a shell script in the project's directory.
 local function shell(script)
@@ -29,14 +32,18 @@ local function has(commands, words)
     return false
 end
 
--- Runs a shell script with tools/suites.sh, with a new directory for output.
-local function suites(script)
-    return shell([[
-        logs=$(mktemp -d)
-        trap 'rm -rf "$logs"' EXIT
-        . tools/suites.sh
-        clear_logs
-        ]] .. script)
+-- Runs suites with tools/test.sh, in a new directory: { name, counter, command }.
+local function run(suites)
+    local root, directory = shell("pwd; mktemp -d"):match "(.-)\n([^\n]*)"
+    local file = assert(io.open(directory .. "/CTestTestfile.cmake", "w"))
+    for _, suite in ipairs(suites) do
+        file:write(('add_test([==[%s]==] %s/tools/suite [==[%s]==] %s [==[%s]==])\n'):format(suite[1], root, unpack(suite)))
+        file:write(("set_tests_properties([==[%s]==] PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 60)\n"):format(suite[1]))
+    end
+    file:close()
+    local output, status = shell("tools/test.sh --in " .. directory)
+    shell(("rm -rf %s %s-logs"):format(directory, directory))
+    return output, status
 end
 
 describe("make check #once", function()
@@ -77,7 +84,7 @@ describe("make check #once", function()
         assert.truthy(commands.build:find("virtual-lua5.2", 1, true))
         assert.equal(1, select(2, commands.build:gsub("virtual%-", "")))
         assert.is_nil(commands.build:find("test_system", 1, true))
-        for _, words in ipairs({ "specs.sh virtual --lua lua5.2 spec/behaviour", "run_quick_units c", "simulate --seeds" }) do
+        for _, words in ipairs({ "specs.sh virtual --lua lua5.2 spec/behaviour", "build/c/unit/test_lease", "simulate --seeds" }) do
             assert.is_true(has(commands, words), words)
         end
     end)
@@ -109,9 +116,7 @@ describe("make check #once", function()
         ["lua/zklock/adapters/luv.lua"] = { "spec/contract/loops_waits_spec.lua", "specs.sh virtual" },
         ["rockspec/zklock-scm-1.rockspec"] = { "spec/contract/packaging_spec.lua", "tools/test-rock.sh" },
         ["lua/zklock/ui/server.lua"] = { "spec/contract/command_ui_spec.lua", "spec/contract/command_ui_server_spec.lua" },
-        ["tools/demo-live.lua"] = { "spec/contract/tools_demo_live_spec.lua" },
         ["VERSION"] = { "spec/contract/packaging_spec.lua" },
-        ["tools/sbom.lua"] = { "spec/contract/sbom_spec.lua" },
         ["tools/faultproxy.lua"] = { "spec/contract/tools_proxy_spec.lua" },
         ["README.md"] = { "spec/contract/docs_api_spec.lua", "tools/lint.sh docs" }
     }
@@ -134,10 +139,36 @@ describe("make check #once", function()
             copy=$(mktemp -d)
             trap 'rm -rf "$copy"' EXIT
             mkdir -p "$copy/build/test-logs" && cp -r tools "$copy" && cd "$copy" || exit
-            touch build/test-logs/{lint.log.begun,lint.log.result}
+            touch build/test-logs/{lint.begun,lint.result}
             tools/check.sh tools/setup.sh && ls build/test-logs | xargs echo left:]])
         assert.equal(0, status, output)
-        assert.matches("1 passed, 0 failed\nleft: lint.log.begun lint.log.result", output, 1, true)
+        assert.matches("1 passed, 0 failed\nleft: lint.begun lint.result", output, 1, true)
+    end)
+end)
+
+describe("make test #once", function()
+    it("runs each contract, and the C unit tests under both sanitizers", function()
+        local directory = files.make_directory()
+        local output, status = shell(("cmake -S . -B %s -DZKLOCK_SUITES=ON"):format(directory))
+        assert.equal(0, status, output)
+        local suites, wanted = files.read(directory .. "/CTestTestfile.cmake"), {}
+        cluster.run({ "rm", "-r", directory })
+        for command, properties in suites:gmatch "\nadd_test(%b())\nset_tests_properties(%b())" do
+            if properties:find('LABELS "[%w-]+;must;all"') then
+                for word in command:gmatch "[%w_./-]+" do
+                    wanted[word] = true
+                end
+            end
+        end
+        for _, path in ipairs(files.find("spec/contract", "_spec.lua")) do
+            assert.is_true(wanted[path], path)
+        end
+        for _, path in ipairs(files.find("spec/unit", ".c")) do
+            local name = path:match "/(test_[%w_]+)%.c$"
+            for _, variant in ipairs(name and { "c-tsan", name ~= "test_numbers" and "c-asan" or nil } or {}) do
+                assert.is_true(wanted[("build/%s/unit/%s"):format(variant, name)], name)
+            end
+        end
     end)
 end)
 
@@ -149,37 +180,61 @@ describe("tools/specs.sh #once", function()
 end)
 
 describe("the counts of suites #once", function()
-    it("end with the numbers of passed and failed suites, and fail if a suite has failed", function()
-        local output, status = suites("suite yes status 10 true; suite no status 10 false; settle; well && echo well; summary")
+    it("end with the numbers of passed and failed tests, and fail if one has failed", function()
+        local output, status = run { { "yes", "status", "true" }, { "no", "status", "false" } }
         assert.equal(1, status)
         assert.matches("not ok: no\n", output, 1, true)
         assert.matches("\n1 passed, 1 failed$", output)
-        assert.is_nil(output:find("\nwell\n"))
-        output, status = suites("suite yes status 10 true; settle; well && echo well; summary")
+        output, status = run { { "yes", "status", "true" } }
         assert.equal(0, status, output)
-        assert.matches("\nwell\n", output)
         assert.matches("\n1 passed, 0 failed$", output)
     end)
 
-    it("count a suite as failed if its shell was killed before it wrote a result", function()
-        local output, status = suites("suite yes status 10 true; suite lost status 10 'sleep 600'; kill -9 $!; settle; summary")
+    it("are what busted, cmocka and our own programs print", function()
+        local output, status = run {
+            { "busted", "busted", "echo '12 successes / 0 failures / 0 errors / 1 pending : 0.5 seconds'" },
+            { "cmocka", "cmocka", "echo '[  PASSED  ] 27 test(s).'" },
+            { "ours", "ours", "echo 300 passed, 0 failed" }
+        }
+        assert.equal(0, status, output)
+        assert.matches("\n339 passed, 0 failed$", output)
+        output, status = run {
+            { "busted", "busted", "echo '1 success / 2 failures / 3 errors / 0 pending : 0.5 seconds'; false" },
+            { "cmocka", "cmocka", "echo '[  PASSED  ] 1 test(s).'; echo '[  FAILED  ] 4 test(s), listed below:'; false" },
+            { "ours", "ours", "echo 1 passed, 5 failed" }
+        }
+        assert.equal(1, status)
+        assert.matches("\n3 passed, 14 failed$", output)
+    end)
+
+    it("count a suite as failed if it is killed, fails though its tests pass, or tests nothing", function()
+        local output, status = run {
+            { "yes", "status", "true" }, { "lost", "status", "kill -9 $$" }, { "unsure", "ours", "echo 5 passed, 0 failed; false" },
+            { "idle", "ours", "true" }
+        }
         assert.equal(1, status)
         assert.matches("not ok: lost\n", output, 1, true)
-        assert.matches("\n1 passed, 1 failed$", output)
+        assert.matches("not ok: unsure\n", output, 1, true)
+        assert.matches("not ok: idle\n    -- nothing was tested", output, 1, true)
+        assert.matches("\n6 passed, 3 failed$", output)
     end)
 
     it("name what a suite has left out, and count it neither as passed nor as failed", function()
-        local output, status = suites([[
-            cat >"$logs/some_spec.lua" <<'END'
+        local spec = os.tmpname() .. "_spec.lua"
+        local file = assert(io.open(spec, "w"))
+        file:write([[
 describe("a browser", function()
     it("is there", function() pending "needs a browser" end)
     pending("is not for this Lua")
 end)
-END
-            suite yes status 10 true
-            suite tool status 10 "left_out 'the tool' 'this system has none'"
-            suite specs busted 10 "lua5.4 $(command -v busted) --output=plainTerminal $logs/some_spec.lua"
-            settle; well && summary]])
+]])
+        file:close()
+        local output, status = run {
+            { "yes", "status", "true" },
+            { "tool", "status", "left_out 'the tool' 'this system has none'" },
+            { "specs", "busted", "lua5.4 $(command -v busted) --output=plainTerminal " .. spec }
+        }
+        os.remove(spec)
         assert.equal(0, status, output)
         local last = "\nleft out: a browser is there: needs a browser\nleft out: the tool: this system has none\ntook [^\n]*\n"
         assert.matches(last .. "1 passed, 0 failed$", output)
@@ -187,9 +242,9 @@ END
     end)
 
     it("fail if no suite has run", function()
-        local output, status = suites("summary")
+        local output, status = run {}
         assert.equal(1, status)
-        assert.matches("\n0 passed, 0 failed$", output)
+        assert.matches("\n0 passed, 1 failed$", output)
     end)
 end)
 

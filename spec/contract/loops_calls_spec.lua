@@ -119,6 +119,7 @@ local function promises(loop)
             local lock, answers, callback
             loop.run_out(function()
                 client = loops.client(loop, { session_timeout = 20 })
+                assert(client:exists(path)) -- connected: otherwise the answer may be `disconnected`
                 lock, answers, callback = client:mutex(path), collect()
                 assert(lock:acquire { timeout = 0.2, callback = callback })
             end)

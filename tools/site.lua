@@ -18,7 +18,10 @@ local PAGES = {
     ["README.md"] = "index.md",
     ["README.zh-CN.md"] = "zh/index.md",
     ["CHANGELOG.md"] = "changelog.md",
-    ["examples/README.md"] = "examples/index.md"
+    ["examples/README.md"] = "examples/index.md",
+    ["bench/RESULTS.md"] = "measurements.md",
+    ["spec/campaign/RESULTS.md"] = "campaign.md",
+    ["spec/TRAPS.md"] = "traps.md"
 }
 
 local CODES, PHASES = "reference/codes.md", "openresty.md#calls-by-phase"

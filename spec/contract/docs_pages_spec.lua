@@ -1,4 +1,4 @@
---- Checks pages: docs/reliability.md names only existing specs, checks and tests; the figures and codes of pages for operators.
+--- Checks pages: spec/TRAPS.md names only existing specs, checks and tests; the figures and codes of pages for operators.
 
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
@@ -6,8 +6,8 @@ local files = require "spec.support.files"
 
 local none, read = documentation.none, docstrings.read_file
 
-describe("docs/reliability.md", function()
-    local rows = documentation.rows(read("docs/reliability.md"), "Traps of the client and the server")
+describe("spec/TRAPS.md", function()
+    local rows = documentation.rows(read("spec/TRAPS.md"), "Traps of the client and the server")
     local paths = {}
     for _, ending in ipairs { ".lua", ".c" } do
         for _, path in ipairs(files.find("spec", ending)) do

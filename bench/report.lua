@@ -1,7 +1,7 @@
 --- report: writes the results: tables on the terminal, and with --write the same in docs/performance.md or bench/RESULTS.md.
 --
--- The output of a case is one section. It stands in one of these pages, between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`. The text around
--- it is written by hand, and stays.
+-- The output of a case is one section, which stands in one of these pages between `<!-- bench:NAME -->` and
+-- `<!-- /bench:NAME -->`. The text around it is written by hand, and stays.
 
 local report = {}
 

@@ -2,10 +2,10 @@
 #
 # Checks that the targets of the documentation's links exist: of each relative link and picture in a Markdown file, of each `make`
 # target and script that a page or a workflow names, and of each source file or function that a picture names. Finds pages in Chinese whose originals have
-# changed. Then makes the site, build/site/index.html, with MkDocs, and checks it: its links, and that browsers fetch nothing from
+# changed, and code that is too wide. Then makes the site, build/site/index.html, with MkDocs, and checks it: its links, and that browsers fetch nothing from
 # other hosts.
 #
-# Usage: tools/docs.sh [STEP…]     steps: links translations site (default: all)
+# Usage: tools/docs.sh [STEP…]     steps: links columns translations site (default: all)
 #                                  SITE_BUILD: where the site is made, build/ unless given
 
 set -u
@@ -66,6 +66,10 @@ step_links() {
     check_workflows
 }
 
+step_columns() {
+    "${LUA:-lua5.4}" tools/site.lua columns . || complain "code must fit a page of the site"
+}
+
 step_translations() {
     "${LUA:-lua5.4}" tools/translations.lua check || {
         complain "look at these pages again, then note that they fit: lua5.4 tools/translations.lua write PAGE…"
@@ -93,7 +97,7 @@ step_site() {
     fi
 }
 
-[ $# -gt 0 ] || set -- links translations site
+[ $# -gt 0 ] || set -- links columns translations site
 for step; do
     "step_$step" || exit 2
 done

@@ -172,7 +172,7 @@ examples: ## run the programs of examples/, one after the other; ARGS=… names 
 	@tools/build.sh 5.4
 	@tools/examples.sh $(ARGS)
 
-docs: ## the site, build/site/index.html; checks the links of all pages
+docs: ## the site, build/site/index.html; checks the links of all pages, and the width of their code
 	@tools/setup.sh docs
 	@tools/docs.sh
 

@@ -1,4 +1,4 @@
---- Checks pages: spec/TRAPS.md names only existing specs, checks and tests; the figures and codes of pages for operators.
+--- Checks pages: spec/TRAPS.md names only existing specs, checks and tests; figures of campaigns; figures and codes for operators.
 
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
@@ -40,6 +40,26 @@ describe("spec/TRAPS.md", function()
             end
         end
         assert.is_true(names > 80, names)
+        none(problems)
+    end)
+end)
+
+describe("the READMEs and docs/reliability.md", function()
+    it("have the figures of the latest fault campaigns", function()
+        local results, problems = read("spec/campaign/RESULTS.md"), {}
+        local function figure(campaign, name)
+            local part = results:match("<!%-%- " .. campaign .. ": begin %-%->(.-)<!%-%- " .. campaign .. ": end %-%->")
+            return (assert(part:match("\n| " .. name .. " | ([%d ]+) |\n"), name))
+        end
+        for _, page in ipairs { "README.md", "README.zh-CN.md", "docs/reliability.md" } do
+            for _, number in ipairs { figure("campaign", "acquisitions"), figure("campaign", "faults"),
+                figure("campaign", "overlaps of conflicting holds"), figure("control", "overlaps of conflicting holds"),
+                figure("control", "seconds under faults") } do
+                if not read(page):find("%f[%d]" .. number .. "%f[%D]") then
+                    problems[#problems + 1] = ("%s: has no %s"):format(page, number)
+                end
+            end
+        end
         none(problems)
     end)
 end)

@@ -167,7 +167,7 @@ examples: ## run the programs of examples/, one after the other; ARGS=… names 
 	    done; [ -z "$$failed" ] || { echo "failed:$$failed"; false; }' \
 	    examples $(or $(ARGS),$(filter-out common,$(basename $(notdir $(wildcard examples/*.lua)))))
 
-docs: ## the site, build/site/index.html; checks the links of all pages
+docs: ## the site, build/site/index.html; checks the links of all pages, and the width of their code
 	@tools/setup.sh docs
 	@tools/docs.sh
 

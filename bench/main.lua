@@ -84,7 +84,7 @@ end
 local unusual = set_up() ~= ""
 local writes = settings.write and not unusual
 settings.plots = writes and os.getenv("BENCH_PLOTS") or settings.build .. "/plots"
-report.open(writes and os.getenv("BENCH_PAGE") or nil,
+report.open(writes and { os.getenv("BENCH_PAGE"), os.getenv("BENCH_RESULTS") } or {},
     string.format("%s processors, load average %s, Linux %s, %s, %s%s", said_by("nproc"),
         said_by("cut -d ' ' -f 1-3 /proc/loadavg"), said_by("uname -r"), _VERSION, os.date("!%Y-%m-%d %H:%M UTC"),
         unusual and ", " .. set_up() or ""))

@@ -1,20 +1,20 @@
---- report: writes the results: tables on the terminal, and with --write the same in docs/performance.md.
+--- report: writes the results: tables on the terminal, and with --write the same in docs/performance.md or bench/RESULTS.md.
 --
--- The output of a case is one section. In the page it is between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`. The text around
--- it is written by hand, and stays.
+-- The output of a case is one section, which stands in one of these pages between `<!-- bench:NAME -->` and
+-- `<!-- /bench:NAME -->`. The text around it is written by hand, and stays.
 
 local report = {}
 
-local page     -- file that sections are written to; nil: none
+local pages    -- files that sections are written to; empty: none
 local origin   -- the machine, the date
 local section  -- lines of the section that is being written, as Markdown
 local below_table = false -- whether the last output was a table
-local problems = {} -- sections for which the page has no place
+local problems = {} -- sections for which no page has a place
 
----@param path? string of the page that is written
+---@param paths table of the pages that are written
 ---@param where string the line that tells by which machine, and when
-function report.open(path, where)
-    page, origin = path, where
+function report.open(paths, where)
+    pages, origin = paths, where
     print(where)
 end
 
@@ -95,21 +95,23 @@ function report.plot(name, text)
     add(string.format("![%s](plots/%s)", text, name))
 end
 
---- Puts the section's lines into the page.
+--- Puts the section's lines into the page that has a place for them.
 local function write(name, lines)
-    local file = assert(io.open(page))
-    local text = file:read("a")
-    file:close()
     local opening, closing = "<!-- bench:" .. name .. " -->\n", "<!-- /bench:" .. name .. " -->"
-    local _, from = text:find(opening, 1, true)
-    local to = from and text:find(closing, from, true)
-    if not to then
-        table.insert(problems, name)
-        return
+    for _, page in ipairs(pages) do
+        local file = assert(io.open(page))
+        local text = file:read("a")
+        file:close()
+        local _, from = text:find(opening, 1, true)
+        local to = from and text:find(closing, from, true)
+        if to then
+            file = assert(io.open(page, "w"))
+            file:write(text:sub(1, from), table.concat(lines, "\n"), "\n\n", text:sub(to))
+            assert(file:close())
+            return
+        end
     end
-    file = assert(io.open(page, "w"))
-    file:write(text:sub(1, from), table.concat(lines, "\n"), "\n\n", text:sub(to))
-    assert(file:close())
+    table.insert(problems, name)
 end
 
 --- Runs fn(); all its output is the section `name`.
@@ -118,7 +120,7 @@ end
 function report.section(name, fn)
     section = {}
     local ok, problem = xpcall(fn, debug.traceback)
-    if ok and page then
+    if ok and pages[1] then
         add("")
         add("*" .. origin .. "*")
         write(name, section)
@@ -127,10 +129,10 @@ function report.section(name, fn)
     return ok, problem
 end
 
---- Prints the sections that have no place in the page.
+--- Prints the sections that have no place in a page.
 function report.close()
     for _, name in ipairs(problems) do
-        print(string.format("%s has no place <!-- bench:%s -->", page, name))
+        print(string.format("no page has a place <!-- bench:%s -->", name))
     end
 end
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 #
 # Checks that the targets of the documentation's links exist: of each relative link and picture in a Markdown file, of each `make`
-# target that a page names, and of each source file or function that a picture names. Finds pages in Chinese whose originals have
-# changed. Then makes the site, build/site/index.html, with MkDocs, and checks it: its links, and that browsers fetch nothing from
+# target and script that a page or a workflow names, and of each source file or function that a picture names. Finds pages in Chinese whose originals have
+# changed, and code that is too wide. Then makes the site, build/site/index.html, with MkDocs, and checks it: its links, and that browsers fetch nothing from
 # other hosts.
 #
-# Usage: tools/docs.sh [STEP…]     steps: links translations site (default: all)
+# Usage: tools/docs.sh [STEP…]     steps: links columns translations site (default: all)
 #                                  SITE_BUILD: where the site is made, build/ unless given
 
 set -u
@@ -34,6 +34,19 @@ check_pictures() {
     done < <(git ls-files --cached --others --exclude-standard 'docs/pictures/*.svg')
 }
 
+# What .github and .devcontainer call is there.
+check_workflows() {
+    local file name
+    while read -r file; do
+        while read -r name; do
+            grep -q "^$name:" Makefile || complain "$file: there is no make $name"
+        done < <(grep -v '^ *#' "$file" | grep -oE '\bmake [a-z][a-z0-9-]*' | sed 's/^make //' | sort -u)
+        while read -r name; do
+            [ -e "$name" ] || complain "$file: there is no $name"
+        done < <(grep -oE '\btools/[a-z0-9.-]+' "$file" | sort -u)
+    done < <(git ls-files --cached --others --exclude-standard .github .devcontainer)
+}
+
 step_links() {
     local page target file
     while read -r page; do
@@ -50,6 +63,11 @@ step_links() {
         done < <(grep -o '`make [a-z0-9-]*' "$page" | sed 's/^`make //' | sort -u)
     done < <(git ls-files --cached --others --exclude-standard '*.md')
     check_pictures
+    check_workflows
+}
+
+step_columns() {
+    "${LUA:-lua5.4}" tools/site.lua columns . || complain "code must fit a page of the site"
 }
 
 step_translations() {
@@ -79,7 +97,7 @@ step_site() {
     fi
 }
 
-[ $# -gt 0 ] || set -- links translations site
+[ $# -gt 0 ] || set -- links columns translations site
 for step; do
     "step_$step" || exit 2
 done

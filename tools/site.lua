@@ -3,6 +3,7 @@
 --     lua tools/site.lua pages DIRECTORY       writes the input of MkDocs
 --     lua tools/site.lua check DIRECTORY       checks what MkDocs has made
 --     lua tools/site.lua versions DIRECTORY    writes versions.json and index.html for the versions in a directory
+--     lua tools/site.lua columns DIRECTORY     checks that the code of a project's pages fits the site
 --
 -- The pages are those of docs/, the README, the changelog, and the examples. Their links lead to pages of the site, their lists are
 -- written as Python-Markdown needs them, and the reference is filled in (tools/reference.lua). Problems go to standard error, and
@@ -18,7 +19,10 @@ local PAGES = {
     ["README.md"] = "index.md",
     ["README.zh-CN.md"] = "zh/index.md",
     ["CHANGELOG.md"] = "changelog.md",
-    ["examples/README.md"] = "examples/index.md"
+    ["examples/README.md"] = "examples/index.md",
+    ["bench/RESULTS.md"] = "measurements.md",
+    ["spec/campaign/RESULTS.md"] = "campaign.md",
+    ["spec/TRAPS.md"] = "traps.md"
 }
 
 local CODES, PHASES = "reference/codes.md", "openresty.md#calls-by-phase"
@@ -160,6 +164,36 @@ function site.lists(text)
         before = placed
     end
     return table.concat(written, "\n") .. "\n"
+end
+
+--- How many columns of code fit a page at 1280 pixels.
+local COLUMNS = 88
+
+--- Returns how many columns a text takes. Characters of Chinese, and full-width signs, take two.
+local function columns_of(text)
+    local columns = 0
+    for character in text:gmatch("[%z\1-\127\194-\244][\128-\191]*") do
+        columns = columns + (character >= "\226\186\128" and character < "\240" and 2 or 1)
+    end
+    return columns
+end
+
+--- Returns the lines of code of a page that are too long: `{ line =, columns = }`. What programs print ("text") is as it is.
+function site.wide(text)
+    local found, fence, number, printed = {}, nil, 0, false
+    for line in lines_of(text) do
+        number = number + 1
+        local after = next_fence(line, fence)
+        if not fence then
+            printed = line:find("^%s*```+text") ~= nil
+        end
+        local columns = fence and after and not printed and columns_of(line) or 0
+        if columns > COLUMNS then
+            found[#found + 1] = { line = number, columns = columns }
+        end
+        fence = after
+    end
+    return found
 end
 
 -- The pages -------------------------------------------------------------------------------------------------------------
@@ -333,6 +367,18 @@ function site.pages(directory)
     return problems
 end
 
+--- Checks the code of the pages of a project.
+function site.columns(directory)
+    local problems = {}
+    local command = "cd '%s' && git ls-files --cached --others --exclude-standard 'README*.md' 'docs/*.md' 'examples/*.md'"
+    for _, path in ipairs(output_of(command:format(directory))) do
+        for _, wide in ipairs(site.wide(docstrings.read_file(directory .. "/" .. path))) do
+            problems[#problems + 1] = ("%s:%d: code of %d columns, more than %d"):format(path, wide.line, wide.columns, COLUMNS)
+        end
+    end
+    return problems
+end
+
 -- What MkDocs has made --------------------------------------------------------------------------------------------------
 
 --- Elements and attributes that make a browser fetch something.
@@ -449,8 +495,8 @@ function site.versions(directory)
 end
 
 if arg and arg[0] and arg[0]:find("site%.lua$") then
-    local run = assert(site[arg[1]], "usage: lua tools/site.lua pages|check|versions DIRECTORY")
-    local problems = run(assert(arg[2], "usage: lua tools/site.lua pages|check|versions DIRECTORY"))
+    local run = assert(site[arg[1]], "usage: lua tools/site.lua pages|check|versions|columns DIRECTORY")
+    local problems = run(assert(arg[2], "usage: lua tools/site.lua pages|check|versions|columns DIRECTORY"))
     for _, problem in ipairs(problems) do
         io.stderr:write(problem, "\n")
     end

@@ -159,7 +159,7 @@ end
 return function(settings)
     local all = contestants.list(settings, "cycle")
     local rounds = settings.rounds or (settings.quick and 1 or 5)
-    report_floor(settings, all, settings.quick and 200 or 600, rounds * 3)
     report_peers(settings, all, settings.quick and 300 or 2000, rounds)
+    report_floor(settings, all, settings.quick and 200 or 600, rounds * 3)
     report_kinds(settings, settings.quick and 50 or 300, settings.rounds or (settings.quick and 1 or 3))
 end

@@ -25,7 +25,8 @@ end
 
 --- Takes a number. The directory must exist.
 function mutex.join(client, path)
-    local node = assert(client:create(path .. "/turn-", "", { ephemeral = true, sequential = true }))
+    local settings = { ephemeral = true, sequential = true }
+    local node = assert(client:create(path .. "/turn-", "", settings))
     return setmetatable({ client = client, path = path, node = node }, Turn)
 end
 
@@ -43,12 +44,12 @@ function Turn:look()
         if not before then
             return true
         end
-        -- get and not exists: a watch on a deleted node would wait until the node is created again.
+        -- get and not exists: a watch on a deleted node would wait for a new node.
         local data, message, watch = self.client:get(before, { watch = true })
         if data then
             return nil, watch, before
         end
-        assert(watch == "no_node", message) -- deleted in between (the third result is the error's code): look again
+        assert(watch == "no_node", message) -- the code: deleted in between, look again
     end
 end
 

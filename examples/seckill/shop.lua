@@ -101,7 +101,8 @@ end
 
 --- Returns the result; or nil, the problem, and whether the purchase may have happened.
 function shop.with_zklock(order)
-    local lock = zklock.shared(zookeeper, { session_timeout = 30 }):mutex("/seckill/stock")
+    local client = zklock.shared(zookeeper, { session_timeout = 30 })
+    local lock = client:mutex("/seckill/stock")
     local began = false
     local ran, ok, sold = pcall(lock.with_lock, lock, function(held)
         began = true

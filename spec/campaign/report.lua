@@ -1,4 +1,4 @@
---- campaign.report: the result of a campaign for readers: the figures, the violations, and the section of docs/reliability.md.
+--- campaign.report: the result of a campaign for readers: the figures, the violations, and the section of spec/campaign/RESULTS.md.
 
 local report = {}
 
@@ -102,7 +102,7 @@ function report.text(result)
     return concat(lines, "\n")
 end
 
---- The same for docs/reliability.md.
+--- The same for spec/campaign/RESULTS.md.
 function report.markdown(result)
     local lines = { format("`%s`, %s:", result.command, result.machine), "", "| | |", "|---|---|" }
     for _, row in ipairs(rows(result)) do

@@ -165,7 +165,8 @@ end
 
 --- Returns the command of a unit, as a line for the shell, with a fleet's programs.
 local function command_of(fleet, unit)
-    local words = words_of((files.read(PROGRAMS .. unit):match "\nExecStart=([^\n]+)"))
+    local text = files.read(PROGRAMS .. unit):gsub("\\\n%s*", "") -- lines that go on
+    local words = words_of((text:match "\nExecStart=([^\n]+)"))
     for index, word in ipairs(words) do
         words[index] = word:gsub("/usr/local/bin/", fleet.bin .. "/")
     end

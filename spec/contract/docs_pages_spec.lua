@@ -1,4 +1,4 @@
---- Checks pages: docs/reliability.md names only existing specs, checks and tests; the figures and codes of pages for operators.
+--- Checks pages: spec/TRAPS.md names only existing specs, checks and tests; figures of campaigns; figures and codes for operators.
 
 local docstrings = require "tools.docstrings"
 local documentation = require "spec.support.documentation"
@@ -6,8 +6,8 @@ local files = require "spec.support.files"
 
 local none, read = documentation.none, docstrings.read_file
 
-describe("docs/reliability.md", function()
-    local rows = documentation.rows(read("docs/reliability.md"), "Traps of the client and the server")
+describe("spec/TRAPS.md", function()
+    local rows = documentation.rows(read("spec/TRAPS.md"), "Traps of the client and the server")
     local paths = {}
     for _, ending in ipairs { ".lua", ".c" } do
         for _, path in ipairs(files.find("spec", ending)) do
@@ -40,6 +40,26 @@ describe("docs/reliability.md", function()
             end
         end
         assert.is_true(names > 80, names)
+        none(problems)
+    end)
+end)
+
+describe("the READMEs and docs/reliability.md", function()
+    it("have the figures of the latest fault campaigns", function()
+        local results, problems = read("spec/campaign/RESULTS.md"), {}
+        local function figure(campaign, name)
+            local part = results:match("<!%-%- " .. campaign .. ": begin %-%->(.-)<!%-%- " .. campaign .. ": end %-%->")
+            return (assert(part:match("\n| " .. name .. " | ([%d ]+) |\n"), name))
+        end
+        for _, page in ipairs { "README.md", "README.zh-CN.md", "docs/reliability.md" } do
+            for _, number in ipairs { figure("campaign", "acquisitions"), figure("campaign", "faults"),
+                figure("campaign", "overlaps of conflicting holds"), figure("control", "overlaps of conflicting holds"),
+                figure("control", "seconds under faults") } do
+                if not read(page):find("%f[%d]" .. number .. "%f[%D]") then
+                    problems[#problems + 1] = ("%s: has no %s"):format(page, number)
+                end
+            end
+        end
         none(problems)
     end)
 end)

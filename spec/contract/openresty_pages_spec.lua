@@ -25,17 +25,15 @@ describe("nginx's blocks #nginx", function()
         local found
         block, found = block:gsub("/locks/stock", path)
         assert.equal(1, found)
-        block, found = block:gsub("sell, 5%)", "sell, tonumber(ngx.var.arg_seconds))")
+        block, found = block:gsub("end, 5%)", "end, tonumber(ngx.var.arg_seconds))")
         assert.equal(1, found)
-        local server = fixture.remember(nginx.start { http = [[
-            init_by_lua_block { sell = function(lock) return "sold with " .. lock:token() end }
-            server { listen 127.0.0.1:@PORT@; ]] .. block .. " }" })
-        local status, body = server:get("/buy?seconds=20")
+        local server = fixture.remember(nginx.start { http = "server { listen 127.0.0.1:@PORT@; " .. block .. " }" })
+        local status, body = server:get("/transfer?seconds=20")
         assert.equal(200, status)
-        assert.truthy(body:find("^sold with %d+%-%d+$"), body)
+        assert.truthy(body:find("^done with token %d+%-%d+$"), body)
         local lock = fixture.client():mutex(path)
         assert(lock:acquire(20))
-        status, body = server:get("/buy?seconds=1") -- long enough for a busy server to answer
+        status, body = server:get("/transfer?seconds=1") -- long enough for a busy server to answer
         assert.same({ 503, "timeout" }, { status, body })
         assert(lock:release())
         inside.nobody_complained(server)

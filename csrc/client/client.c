@@ -275,10 +275,10 @@ static void reached(void *context, int fd)
     }
 }
 
-static void answered(void *context)
+static void answered(void *context, int32_t timeout_ms)
 {
     const zkl_client *client = context;
-    zkl_connector_answered(client->connector);
+    zkl_connector_answered(client->connector, timeout_ms);
 }
 
 static const char *problem(void *context, zkl_code *code)

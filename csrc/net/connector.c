@@ -322,7 +322,7 @@ bool zkl_connector_replace(zkl_connector *connector, int fd, int socket)
     return zkl_listener_replace(connector->listener, fd, socket);
 }
 
-void zkl_connector_answered(zkl_connector *connector)
+void zkl_connector_answered(zkl_connector *connector, int32_t timeout_ms)
 {
     if (connector->race.state != ZKL_RACE_TRYING) {
         return;
@@ -335,7 +335,7 @@ void zkl_connector_answered(zkl_connector *connector)
     if (connector->winner.address < server->count) {
         server->addresses[connector->winner.address].late_until = 0;
     }
-    zkl_race_answered(&connector->race, zkl_clock());
+    zkl_race_answered(&connector->race, zkl_clock(), timeout_ms * (ZKL_SECOND / 1000));
 }
 
 bool zkl_connector_overdue(const zkl_connector *connector, int64_t *wake_at)

@@ -49,8 +49,8 @@ int zkl_connector_take(zkl_connector *connector, zkl_server **server);
  * connection is ended, and errno says why.
  */
 bool zkl_connector_replace(zkl_connector *connector, int fd, int socket);
-/* The server has answered the C client's handshake. Does nothing if that is known. */
-void zkl_connector_answered(zkl_connector *connector);
+/* The server has answered the C client's handshake, and granted this session timeout. Does nothing if that is known. */
+void zkl_connector_answered(zkl_connector *connector, int32_t timeout_ms);
 /*
  * Returns whether the server that the C client's handshake was sent to has not answered in time, and lowers *wake_at to the instant by
  * which it must have. Then its connection must be ended.

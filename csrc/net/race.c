@@ -285,8 +285,9 @@ void zkl_race_try(zkl_race *race, int64_t now, int64_t took)
     enter_race(race, ZKL_RACE_TRYING);
 }
 
-void zkl_race_answered(zkl_race *race, int64_t now)
+void zkl_race_answered(zkl_race *race, int64_t now, int64_t timeout)
 {
+    race->timeout = timeout;
     race->servers[race->current].late_until = 0;
     race->unanswered = 0;
     race->begun_at = now;

@@ -76,7 +76,7 @@ typedef struct {
     bool refused; /* An address has refused since the round began, or a name did not resolve: that may change soon. */
     int32_t failures;   /* So many servers have failed in a row. */
     int32_t unanswered; /* So many handshakes in a row were not answered in time. */
-    int64_t timeout;    /* The client asks for this session timeout. */
+    int64_t timeout;    /* of the session: granted, or at first what the client asks for */
     int64_t next_at;    /* RACING: the next turn, or the next round. PAUSED: the end of the pause. */
     int64_t ends_at;    /* RACING: the end of the race. ZKL_NEVER before it was exhausted. */
     int64_t begun_at;   /* ANSWERED: its beginning. */
@@ -116,8 +116,8 @@ void zkl_race_failed(zkl_race *race, int64_t now);
 void zkl_race_reached(zkl_race *race, int32_t server);
 /* REACHED -> TRYING. Establishing the TCP connection has taken `took`. */
 void zkl_race_try(zkl_race *race, int64_t now, int64_t took);
-/* TRYING -> ANSWERED. */
-void zkl_race_answered(zkl_race *race, int64_t now);
+/* TRYING -> ANSWERED. The server has granted a session of `timeout`. */
+void zkl_race_answered(zkl_race *race, int64_t now, int64_t timeout);
 /* This server, or all its addresses, or its name servers have not answered in time. */
 void zkl_race_late(zkl_race *race, int32_t server, int64_t now);
 /* RACING. Returns whether the race is over without a winner; it is PAUSED then. */

@@ -333,7 +333,7 @@ static void on_connected(zkl_session *session, bool read_only)
         return;
     }
     if (session->wire.host.answered != NULL) {
-        session->wire.host.answered(session->wire.host.context);
+        session->wire.host.answered(session->wire.host.context, session->timeout_ms);
     }
     session->renewed_at = 0;
     int64_t session_id = zoo_client_id(session->wire.handle)->client_id;

@@ -82,8 +82,8 @@ typedef struct {
     bool (*reach)(void *context, int64_t *wake_at);
     /* It has begun: the driver puts a socket that is connected to a server in the place of `fd`. */
     void (*reached)(void *context, int fd);
-    /* A server has answered the handshake. */
-    void (*answered)(void *context);
+    /* A server has answered the handshake, and granted this session timeout. */
+    void (*answered)(void *context, int32_t timeout_ms);
     /* Returns why no server is reached, or why the driver has ended the connection, and the code for it; NULL: not known. */
     const char *(*problem)(void *context, zkl_code *code);
 } zkl_session_host;

@@ -135,10 +135,10 @@ static void reached(void *context, int fd)
     zkl_connector_replace(of->connector, fd, zkl_connector_take(of->connector, &server));
 }
 
-static void answered(void *context)
+static void answered(void *context, int32_t timeout_ms)
 {
     const client *of = context;
-    zkl_connector_answered(of->connector);
+    zkl_connector_answered(of->connector, timeout_ms);
 }
 
 static const char *problem_of(void *context, zkl_code *code)

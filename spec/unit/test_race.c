@@ -55,12 +55,14 @@ static struct {
     int32_t accepted;  /* of them, by a server */
     int32_t steps;     /* of the loop */
     int32_t server;    /* the one that answered */
+    int64_t timeout;   /* that it grants */
 } world;
 
 static void build(const char *servers, uint64_t random)
 {
     memset(&world, 0, sizeof world);
     world.round_trip = MS;
+    world.timeout = TIMEOUT;
     world.now = 1000 * ZKL_SECOND;
     for (const char *at = servers; *at != '\0'; at += *at == ' ') {
         char *kinds = (char *)(uintptr_t)at;
@@ -220,7 +222,7 @@ static bool shake_hands(char kind, int64_t took)
         return false;
     }
     world.now = answered;
-    zkl_race_answered(&world.race, world.now);
+    zkl_race_answered(&world.race, world.now, world.timeout);
     return true;
 }
 
@@ -448,6 +450,21 @@ static void gives_a_handshake_more_time_only_after_slow_ones(void **state)
     end();
 }
 
+/* Servers may grant less than the client asks for: a lock is lost by that. */
+static void waits_for_handshakes_by_the_granted_timeout(void **state)
+{
+    (void)state;
+    build("l q q", 1);
+    world.timeout = 2 * ZKL_SECOND;
+    assert_true(connect_within(ZKL_SECOND) >= 0);
+    world.now += 10 * ZKL_SECOND;
+    world.kinds[0][0] = SILENT;
+    assert_int_equal(-1, connect_within(60 * ZKL_SECOND));
+    world.kinds[0][0] = LIVE;
+    assert_int_in_range(connect_within(60 * ZKL_SECOND), 0, 3 * ZKL_SECOND + 600 * MS); /* a pause, and two of them */
+    end();
+}
+
 /* After a long outage as before it: a pause follows when all servers have failed, and not each of them. */
 static void pauses_once_in_a_pass_over_all_servers(void **state)
 {
@@ -527,6 +544,7 @@ int main(void)
         cmocka_unit_test(tries_again_what_refused_while_others_are_pending),
         cmocka_unit_test(asks_late_servers_when_all_others_have_failed),
         cmocka_unit_test(gives_a_handshake_more_time_only_after_slow_ones),
+        cmocka_unit_test(waits_for_handshakes_by_the_granted_timeout),
         cmocka_unit_test(pauses_once_in_a_pass_over_all_servers),
         cmocka_unit_test(pauses_longer_and_longer_if_connections_do_not_last),
         cmocka_unit_test(makes_no_more_connections_than_it_uses),

@@ -1,13 +1,7 @@
 /* The part of zklock.core for clients. */
-#include "lua_client.h"
+#include "binding.h"
 
 #include <string.h>
-
-#include "lua_field.h"
-#include "lua_handle.h"
-#include "lua_lock_spec.h"
-#include "lua_meter.h"
-#include "lua_operation.h"
 
 int client_gc(lua_State *L)
 {
@@ -20,23 +14,15 @@ int client_gc(lua_State *L)
     return 0;
 }
 
-static int client_pollfd(lua_State *L)
+static int client_pollfd(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     lua_pushinteger(L, zkl_client_fd(client));
     return 1;
 }
 
 /* client:listen() -> path of a unix socket to connect to, "" for an abstract name | nil, message, code; see zkl_client_listen */
-static int client_listen(lua_State *L)
+static int client_listen(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     char path[ZKL_MESSAGE_SIZE];
     if (!zkl_client_listen(client, path, sizeof path)) {
         return push_failure(L, ZKL_FAILED, path);
@@ -46,45 +32,30 @@ static int client_listen(lua_State *L)
 }
 
 /* client:accept() -> bool */
-static int client_accept(lua_State *L)
+static int client_accept(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     lua_pushboolean(L, zkl_client_accept(client));
     return 1;
 }
 
 /* client:ring() -> bool */
-static int client_ring(lua_State *L)
+static int client_ring(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     lua_pushboolean(L, zkl_client_ring(client));
     return 1;
 }
 
 /* client:hold() -> bool; see zkl_client_hold */
-static int client_hold(lua_State *L)
+static int client_hold(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     lua_pushboolean(L, zkl_client_hold(client));
     return 1;
 }
 
 /* client:push() */
-static int client_push(lua_State *L)
+static int client_push(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
+    (void)L;
     zkl_client_push(client);
     return 0;
 }
@@ -92,12 +63,8 @@ static int client_push(lua_State *L)
 /*
  * client:next() -> id of a handle with notifications | nil, whether there are log lines or the state may have changed
  */
-static int client_next(lua_State *L)
+static int client_next(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     bool changed;
     uint64_t id = zkl_client_next(client, &changed);
     if (id == 0) {
@@ -110,34 +77,23 @@ static int client_next(lua_State *L)
 }
 
 /* client:wait(seconds) -> true; see zkl_client_wait */
-static int client_wait(lua_State *L)
+static int client_wait(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     zkl_client_wait(client, nanoseconds_of(luaL_checknumber(L, 2)));
     lua_pushboolean(L, 1);
     return 1;
 }
 
 /* client:catch_up(): see zkl_client_catch_up */
-static int client_catch_up(lua_State *L)
+static int client_catch_up(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
+    (void)L;
     zkl_client_catch_up(client);
     return 0;
 }
 
-static int client_next_log(lua_State *L)
+static int client_next_log(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     char text[ZKL_MESSAGE_SIZE];
     int level = zkl_client_next_log(client, text, sizeof text);
     if (level == 0) {
@@ -149,12 +105,8 @@ static int client_next_log(lua_State *L)
 }
 
 /* client:state() -> state, problem, code or nil */
-static int client_state(lua_State *L)
+static int client_state(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     char problem[ZKL_MESSAGE_SIZE];
     zkl_code code;
     zkl_state state = zkl_client_state(client, problem, &code);
@@ -195,9 +147,10 @@ static int32_t check_count(lua_State *L, int index)
  */
 int core_acquire(lua_State *L)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
+    zkl_client *client = *(zkl_client **)check_box(L, 1, CLIENT_TYPE);
+    luaL_argcheck(L, client != NULL, 1, "this client has been collected");
+    if (zkl_client_forked(client)) {
+        return push_forked(L);
     }
     int64_t block_for = nanoseconds_of(luaL_optnumber(L, 7, 0));
     const zkl_acquisition_request request = {
@@ -228,34 +181,26 @@ int core_acquire(lua_State *L)
 }
 
 /* Returns a question for `begin`: the function that makes its handle. */
-static int push_question(lua_State *L, zkl_handle *(*begin)(zkl_client *client))
+static int push_question(lua_State *L, zkl_client *client, zkl_handle *(*begin)(zkl_client *client))
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     zkl_handle **box = push_handle_box(L, QUESTION_TYPE);
     return fill_handle_box(L, box, begin(client));
 }
 
 /* client:flush() -> question | nil, message, code */
-static int client_flush(lua_State *L)
+static int client_flush(lua_State *L, zkl_client *client)
 {
-    return push_question(L, zkl_client_flush);
+    return push_question(L, client, zkl_client_flush);
 }
 
 /* client:timer() -> question | nil, message, code */
-static int client_timer(lua_State *L)
+static int client_timer(lua_State *L, zkl_client *client)
 {
-    return push_question(L, zkl_client_timer);
+    return push_question(L, client, zkl_client_timer);
 }
 
-static int client_stats(lua_State *L)
+static int client_stats(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     zkl_stats stats = zkl_client_stats(client);
     lua_createtable(L, 0, 12);
     set_count(L, "requests", stats.requests);
@@ -277,54 +222,34 @@ static int client_stats(lua_State *L)
 }
 
 /* client:busy() -> bool; see zkl_client_busy */
-static int client_busy(lua_State *L)
+static int client_busy(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     lua_pushboolean(L, zkl_client_busy(client));
     return 1;
 }
 
-static int client_session_timeout(lua_State *L)
+static int client_session_timeout(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     lua_pushnumber(L, zkl_client_session_timeout(client) / 1000.0);
     return 1;
 }
 
 /* client:unanswered() -> for how many seconds requests have been in flight without a packet from the server; 0: none is in flight */
-static int client_unanswered(lua_State *L)
+static int client_unanswered(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     lua_pushnumber(L, (lua_Number)zkl_client_unanswered(client) / 1e9);
     return 1;
 }
 
-static int client_close(lua_State *L)
+static int client_close(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     zkl_client_close(client);
     lua_pushboolean(L, 1);
     return 1;
 }
 
-static int client_join(lua_State *L)
+static int client_join(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     zkl_client_join(client);
     lua_pushboolean(L, 1);
     return 1;
@@ -426,26 +351,26 @@ int core_open(lua_State *L)
 
 /* --- methods ------------------------------------------------------------------------------------------------------- */
 
-const luaL_Reg client_methods[] = {
-    {"pollfd", client_pollfd},
-    {"listen", client_listen},
-    {"accept", client_accept},
-    {"ring", client_ring},
-    {"hold", client_hold},
-    {"push", client_push},
-    {"wait", client_wait},
-    {"catch_up", client_catch_up},
-    {"next", client_next},
-    {"next_log", client_next_log},
-    {"state", client_state},
-    {"busy", client_busy},
-    {"timer", client_timer},
-    {"flush", client_flush},
-    {"stats", client_stats},
-    {"session_timeout", client_session_timeout},
-    {"unanswered", client_unanswered},
-    {"close", client_close},
-    {"join", client_join},
-    {"operate", client_operate},
-    {NULL, NULL},
+const method client_methods[] = {
+    {"pollfd", .with_client = client_pollfd},
+    {"listen", .with_client = client_listen},
+    {"accept", .with_client = client_accept},
+    {"ring", .with_client = client_ring},
+    {"hold", .with_client = client_hold},
+    {"push", .with_client = client_push},
+    {"wait", .with_client = client_wait},
+    {"catch_up", .with_client = client_catch_up},
+    {"next", .with_client = client_next},
+    {"next_log", .with_client = client_next_log},
+    {"state", .with_client = client_state},
+    {"busy", .with_client = client_busy},
+    {"timer", .with_client = client_timer},
+    {"flush", .with_client = client_flush},
+    {"stats", .with_client = client_stats},
+    {"session_timeout", .with_client = client_session_timeout},
+    {"unanswered", .with_client = client_unanswered},
+    {"close", .with_client = client_close},
+    {"join", .with_client = client_join},
+    {"operate", .with_client = client_operate},
+    {.name = NULL},
 };

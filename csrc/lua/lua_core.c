@@ -8,27 +8,20 @@
  *
  * In the child of a fork every method returns nil, message, "forked" and touches nothing.
  */
+#include "binding.h"
+
 #include <dlfcn.h>
 #include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "lock/lock.h"
-#include "lua_alarm.h"
-#include "lua_box.h"
-#include "lua_caller.h"
-#include "lua_client.h"
-#include "lua_handle.h"
-#include "lua_lock_spec.h"
-#include "lua_meter.h"
-#include "lua_operation.h"
-#include "lua_scope.h"
-#include "lua_stack.h"
 
 #define LUA_PUBLIC __attribute__((visibility("default")))
 
@@ -141,58 +134,188 @@ static int core_features(lua_State *L)
     return 1;
 }
 
-/* --- the module ---------------------------------------------------------------------------------------------------- */
-
-static const luaL_Reg functions[] = {
-    {"open", core_open},
-    {"acquire", core_acquire},
-    {"release", core_release},
-    {"lock_spec", core_lock_spec},
-    {"meter", core_meter},
-    {"now", core_now},
-    {"poll", core_poll},
-    {"path_problem", core_path_problem},
-    {"node_path_problem", core_node_path_problem},
-    {"node_name", core_node_name},
-    {"default_identity", core_default_identity},
-    {"memory", core_memory},
-    {"alarm", core_alarm},
-    {"scope", core_scope},
-    {"yieldable", core_yieldable},
-    {"stands_in", core_stands_in},
-    {"caller", core_caller},
-    {"states", core_states},
-    {"features", core_features},
-    {NULL, NULL},
-};
+/* --- alarms -------------------------------------------------------------------------------------------------------- */
 
 /*
- * Sets field `name` of the table at the top to the function. The types' metatables are on the stack from `types` on;
- * they become the function's upvalues.
+ * A file descriptor that becomes readable at a given time, for event loops that can wait for nothing but descriptors.
+ *
+ * The child of a fork gets another descriptor, which is made when it is first used. Otherwise parent and child would
+ * share the kernel's timer.
  */
-static void set_function(lua_State *L, int types, const char *name, lua_CFunction function)
+typedef struct alarm_clock {
+    int fd;
+    pid_t pid;
+} alarm_clock;
+
+static const char ALARM_TYPE[] = "zklock.alarm";
+
+/* Forty years, in seconds. A later time is never. */
+static const lua_Number LATEST = 1.25e9;
+
+static void open_alarm(lua_State *L, alarm_clock *alarm)
 {
-    for (int i = 0; i < LAST_TYPE; i++) {
-        lua_pushvalue(L, types + i);
+    alarm->pid = getpid();
+    alarm->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (alarm->fd < 0) {
+        luaL_error(L, "no timer descriptor: %s", strerror(errno));
     }
-    lua_pushcclosure(L, function, LAST_TYPE);
-    lua_setfield(L, -2, name);
 }
 
-/* Pushes a table of these functions. */
-static void push_functions(lua_State *L, int types, const luaL_Reg *list)
+static alarm_clock *check_alarm(lua_State *L)
 {
-    lua_newtable(L);
+    alarm_clock *alarm = luaL_checkudata(L, 1, ALARM_TYPE);
+    if (alarm->pid != getpid()) {
+        close(alarm->fd);
+        alarm->fd = -1;
+        open_alarm(L, alarm);
+    }
+    return alarm;
+}
+
+static int alarm_fd(lua_State *L)
+{
+    lua_pushinteger(L, check_alarm(L)->fd);
+    return 1;
+}
+
+/* alarm:set(seconds): makes the descriptor readable after that time, until set is called again. math.huge: never. */
+static int alarm_set(lua_State *L)
+{
+    const alarm_clock *alarm = check_alarm(L);
+    lua_Number seconds = luaL_checknumber(L, 2);
+    struct itimerspec spec = {0};
+    if (seconds <= 0) {
+        spec.it_value.tv_nsec = 1; /* all zeros would mean "never" */
+    } else if (seconds < LATEST) {
+        spec.it_value.tv_sec = (time_t)floor(seconds);
+        spec.it_value.tv_nsec = (long)((seconds - floor(seconds)) * 1e9) + 1;
+        if (spec.it_value.tv_nsec > 999999999) {
+            spec.it_value.tv_nsec = 999999999;
+        }
+    }
+    timerfd_settime(alarm->fd, 0, &spec, NULL);
+    return 0;
+}
+
+static int alarm_gc(lua_State *L)
+{
+    alarm_clock *alarm = luaL_checkudata(L, 1, ALARM_TYPE);
+    if (alarm->fd >= 0) {
+        close(alarm->fd);
+        alarm->fd = -1;
+    }
+    return 0;
+}
+
+static int core_alarm(lua_State *L)
+{
+    static const luaL_Reg methods[] = {{"fd", alarm_fd}, {"set", alarm_set}, {NULL, NULL}};
+    alarm_clock *alarm = lua_newuserdata(L, sizeof *alarm);
+    *alarm = (alarm_clock){.fd = -1};
+    if (luaL_newmetatable(L, ALARM_TYPE)) {
+        lua_pushcfunction(L, alarm_gc);
+        lua_setfield(L, -2, "__gc");
+        lua_newtable(L);
+        zkl_setfuncs(L, methods);
+        lua_setfield(L, -2, "__index");
+    }
+    lua_setmetatable(L, -2);
+    open_alarm(L, alarm);
+    return 1;
+}
+
+/* --- the module ---------------------------------------------------------------------------------------------------- */
+
+static const method functions[] = {
+    {"open", .function = core_open},
+    {"acquire", .function = core_acquire},
+    {"release", .function = core_release},
+    {"lock_spec", .function = core_lock_spec},
+    {"meter", .function = core_meter},
+    {"now", .function = core_now},
+    {"poll", .function = core_poll},
+    {"path_problem", .function = core_path_problem},
+    {"node_path_problem", .function = core_node_path_problem},
+    {"node_name", .function = core_node_name},
+    {"default_identity", .function = core_default_identity},
+    {"memory", .function = core_memory},
+    {"alarm", .function = core_alarm},
+    {"scope", .function = core_scope},
+    {"yieldable", .function = core_yieldable},
+    {"stands_in", .function = core_stands_in},
+    {"caller", .function = core_caller},
+    {"states", .function = core_states},
+    {"features", .function = core_features},
+    {.name = NULL},
+};
+
+/* What a method with `with_client` or `with_view` has as its last upvalue. */
+typedef struct {
+    const method *method;
+    box_type type;
+} bound_method;
+
+static const bound_method *this_method(lua_State *L)
+{
+    return lua_touserdata(L, lua_upvalueindex(LAST_TYPE + 1));
+}
+
+static int call_with_client(lua_State *L)
+{
+    zkl_client *client = *(zkl_client **)check_box(L, 1, CLIENT_TYPE);
+    if (client == NULL) {
+        return luaL_error(L, "this client has been collected");
+    }
+    return zkl_client_forked(client) ? push_forked(L) : this_method(L)->method->with_client(L, client);
+}
+
+static int call_with_view(lua_State *L)
+{
+    const bound_method *bound = this_method(L);
+    zkl_handle *handle = *(zkl_handle **)check_box(L, 1, bound->type);
+    if (handle != NULL && zkl_client_forked(zkl_handle_client(handle))) {
+        return push_forked(L);
+    }
+    zkl_handle_view view = {.phase = ZKL_ACQUISITION_RELEASED, .settled = true, .code = ZKL_CANCELLED};
+    if (handle != NULL) {
+        zkl_handle_look(handle, &view);
+    } else {
+        snprintf(view.message, sizeof view.message, "it was collected");
+    }
+    return bound->method->with_view(L, handle, &view);
+}
+
+/*
+ * Sets fields of the table at the top to these functions. The types' metatables are on the stack from `types` on; they become
+ * upvalues of the functions.
+ */
+static void set_functions(lua_State *L, int types, box_type type, const method *list)
+{
     for (; list->name != NULL; list++) {
-        set_function(L, types, list->name, list->func);
+        for (int i = 0; i < LAST_TYPE; i++) {
+            lua_pushvalue(L, types + i);
+        }
+        if (list->function != NULL) {
+            lua_pushcclosure(L, list->function, LAST_TYPE);
+        } else {
+            bound_method *bound = lua_newuserdata(L, sizeof *bound);
+            *bound = (bound_method){.method = list, .type = type};
+            lua_pushcclosure(L, list->with_client != NULL ? call_with_client : call_with_view, LAST_TYPE + 1);
+        }
+        lua_setfield(L, -2, list->name);
     }
 }
 
-static void fill_type(lua_State *L, int types, box_type type, const luaL_Reg *methods, lua_CFunction gc)
+static void fill_type(lua_State *L, int types, box_type type, const method *methods, lua_CFunction gc)
 {
+    const method only_gc[] = {{"__gc", .function = gc}, {.name = NULL}};
     lua_pushvalue(L, types + (int)type - 1);
-    set_function(L, types, "__gc", gc);
-    push_functions(L, types, methods);
+    set_functions(L, types, type, only_gc);
+    lua_newtable(L);
+    set_functions(L, types, type, methods);
+    if (gc == handle_gc) {
+        set_functions(L, types, type, handle_methods);
+    }
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
 }
@@ -237,7 +360,8 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     fill_type(L, types, OPERATION_TYPE, operation_methods, handle_gc);
     fill_type(L, types, METER_TYPE, meter_methods, meter_gc);
     fill_type(L, types, SCOPE_TYPE, scope_methods, scope_gc);
-    push_functions(L, types, functions);
+    lua_newtable(L);
+    set_functions(L, types, LAST_TYPE, functions);
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");
     zkl_push_integer(L, ZKL_SEQUENCE_WARN);

@@ -1,5 +1,5 @@
 /* The part of zklock.core for handles: what all types of handles have in common, acquisitions, and questions. */
-#include "lua_handle.h"
+#include "binding.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,22 +40,6 @@ static bool is_forked(const zkl_handle *handle)
     return handle != NULL && zkl_client_forked(zkl_handle_client(handle));
 }
 
-bool look_at_handle(lua_State *L, box_type type, zkl_handle **handle, zkl_handle_view *view)
-{
-    *handle = *(zkl_handle **)check_box(L, 1, type);
-    if (is_forked(*handle)) {
-        push_forked(L);
-        return false;
-    }
-    if (*handle != NULL) {
-        zkl_handle_look(*handle, view);
-    } else {
-        *view = (zkl_handle_view){.phase = ZKL_ACQUISITION_RELEASED, .settled = true, .code = ZKL_CANCELLED};
-        snprintf(view->message, sizeof view->message, "it was collected");
-    }
-    return true;
-}
-
 /* --- all types of handles ------------------------------------------------------------------------------------------ */
 
 int handle_gc(lua_State *L)
@@ -69,7 +53,7 @@ int handle_gc(lua_State *L)
     return 0;
 }
 
-int handle_id(lua_State *L)
+static int handle_id(lua_State *L)
 {
     const zkl_handle *handle = *box_of_handle(L);
     zkl_push_integer(L, handle != NULL ? zkl_handle_id(handle) : 0);
@@ -77,24 +61,22 @@ int handle_id(lua_State *L)
 }
 
 /* acquisition:done(), question:done(), operation:done() -> whether it is settled */
-int handle_done(lua_State *L)
+static int handle_done(lua_State *L)
 {
     zkl_handle *handle = *box_of_handle(L);
     if (is_forked(handle)) {
-        push_forked(L);
-        return FORKED;
+        return push_forked(L);
     }
     lua_pushboolean(L, handle == NULL || zkl_handle_settled(handle));
     return 1;
 }
 
 /* acquisition:cancel(), question:cancel(), operation:cancel() */
-int handle_cancel(lua_State *L)
+static int handle_cancel(lua_State *L)
 {
     zkl_handle *handle = *box_of_handle(L);
     if (is_forked(handle)) {
-        push_forked(L);
-        return FORKED;
+        return push_forked(L);
     }
     if (handle != NULL) {
         zkl_handle_end(handle, 0);
@@ -103,7 +85,7 @@ int handle_cancel(lua_State *L)
 }
 
 /* acquisition:limit(seconds), operation:limit(seconds): see zkl_handle_limit */
-int handle_limit(lua_State *L)
+static int handle_limit(lua_State *L)
 {
     zkl_handle *handle = *box_of_handle(L);
     int64_t nanoseconds = nanoseconds_of(luaL_checknumber(L, 2));
@@ -114,7 +96,7 @@ int handle_limit(lua_State *L)
 }
 
 /* acquisition:call_owner(), operation:call_owner(): see zkl_handle_call_owner */
-int handle_call_owner(lua_State *L)
+static int handle_call_owner(lua_State *L)
 {
     zkl_handle *handle = *box_of_handle(L);
     if (handle != NULL) {
@@ -126,20 +108,16 @@ int handle_call_owner(lua_State *L)
 /* --- acquisitions -------------------------------------------------------------------------------------------------- */
 
 /* acquisition:phase() -> phase, code or nil, message */
-static int acquisition_phase(lua_State *L)
+static int acquisition_phase(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
-    lua_pushstring(L, zkl_acquisition_phase_name(view.phase));
-    if (view.code == ZKL_OK) {
+    (void)handle;
+    lua_pushstring(L, zkl_acquisition_phase_name(view->phase));
+    if (view->code == ZKL_OK) {
         lua_pushnil(L);
     } else {
-        lua_pushstring(L, zkl_code_name(view.code));
+        lua_pushstring(L, zkl_code_name(view->code));
     }
-    lua_pushstring(L, view.message);
+    lua_pushstring(L, view->message);
     return 3;
 }
 
@@ -156,8 +134,7 @@ static int acquisition_released(lua_State *L)
 {
     zkl_handle *handle = check_acquisition(L);
     if (is_forked(handle)) {
-        push_forked(L);
-        return FORKED;
+        return push_forked(L);
     }
     lua_pushboolean(L, handle == NULL || zkl_handle_released(handle));
     return 1;
@@ -207,15 +184,11 @@ static int acquisition_waited(lua_State *L)
     return 1;
 }
 
-static int acquisition_token(lua_State *L)
+static int acquisition_token(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
+    (void)handle;
     char token[ZKL_TOKEN_SIZE];
-    zkl_token_format(view.token, token);
+    zkl_token_format(view->token, token);
     if (token[0] == '\0') {
         lua_pushnil(L);
     } else {
@@ -225,53 +198,39 @@ static int acquisition_token(lua_State *L)
 }
 
 /* acquisition:token_numbers() -> upper and lower 32 bits of the czxid, number of grants before | nil */
-static int acquisition_token_numbers(lua_State *L)
+static int acquisition_token_numbers(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
-    if (view.token.number == 0) {
+    (void)handle;
+    if (view->token.number == 0) {
         lua_pushnil(L);
         return 1;
     }
-    zkl_push_integer(L, view.token.number >> 32);
-    zkl_push_integer(L, view.token.number & UINT32_MAX);
-    zkl_push_integer(L, view.token.grants);
+    zkl_push_integer(L, view->token.number >> 32);
+    zkl_push_integer(L, view->token.number & UINT32_MAX);
+    zkl_push_integer(L, view->token.grants);
     return 3;
 }
 
-static int acquisition_node(lua_State *L)
+static int acquisition_node(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
-    if (view.node[0] == '\0') {
+    if (view->node[0] == '\0') {
         lua_pushnil(L);
     } else {
-        lua_pushfstring(L, "%s/%s", zkl_handle_path(handle), view.node);
+        lua_pushfstring(L, "%s/%s", zkl_handle_path(handle), view->node);
     }
     return 1;
 }
 
 /* acquisition:nodes() -> array of the paths of all nodes by which it holds | nil, message, code */
-static int acquisition_nodes(lua_State *L)
+static int acquisition_nodes(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
     const char *names;
-    if (view.node[0] == '\0' || !zkl_handle_nodes(handle, &names)) {
+    if (view->node[0] == '\0' || !zkl_handle_nodes(handle, &names)) {
         return push_failure(L, ZKL_FAILED, "there was no memory for the names of the nodes");
     }
     lua_createtable(L, 1, 0);
     if (names == NULL) {
-        lua_pushfstring(L, "%s/%s", zkl_handle_path(handle), view.node);
+        lua_pushfstring(L, "%s/%s", zkl_handle_path(handle), view->node);
         lua_rawseti(L, -2, 1);
         return 1;
     }
@@ -284,14 +243,10 @@ static int acquisition_nodes(lua_State *L)
 }
 
 /* acquisition:revocations() -> how often other clients have asked for the lock to be released */
-static int acquisition_revocations(lua_State *L)
+static int acquisition_revocations(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, ACQUISITION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
-    lua_pushinteger(L, view.revocations);
+    (void)handle;
+    lua_pushinteger(L, view->revocations);
     return 1;
 }
 
@@ -334,8 +289,7 @@ int core_release(lua_State *L)
     }
     unregister(L, handle != NULL ? zkl_handle_id(handle) : 0);
     if (is_forked(handle)) {
-        push_forked(L);
-        return FORKED;
+        return push_forked(L);
     }
     if (handle == NULL) {
         lua_pushboolean(L, 1);
@@ -350,18 +304,14 @@ int core_release(lua_State *L)
 /* --- questions ----------------------------------------------------------------------------------------------------- */
 
 /* question:result() -> true | nil, message, code */
-static int question_result(lua_State *L)
+static int question_result(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, QUESTION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
-    if (!view.settled) {
+    (void)handle;
+    if (!view->settled) {
         return push_failure(L, ZKL_FAILED, "not answered yet");
     }
-    if (view.code != ZKL_OK) {
-        return push_failure(L, view.code, view.message);
+    if (view->code != ZKL_OK) {
+        return push_failure(L, view->code, view->message);
     }
     lua_pushboolean(L, true);
     return 1;
@@ -369,34 +319,30 @@ static int question_result(lua_State *L)
 
 /* --- methods ------------------------------------------------------------------------------------------------------- */
 
-const luaL_Reg acquisition_methods[] = {
-    {"id", handle_id},
-    {"phase", acquisition_phase},
-    {"done", handle_done},
-    {"held", acquisition_held},
-    {"remaining", acquisition_remaining},
-    {"extend", acquisition_extend},
-    {"waited", acquisition_waited},
-    {"token", acquisition_token},
-    {"token_numbers", acquisition_token_numbers},
-    {"node", acquisition_node},
-    {"nodes", acquisition_nodes},
-    {"cancel", handle_cancel},
-    {"limit", handle_limit},
-    {"call_owner", handle_call_owner},
-    {"revocations", acquisition_revocations},
-    {"waits", acquisition_waits},
-    {"finished", acquisition_finished},
-    {"released", acquisition_released},
-    {NULL, NULL},
+const method handle_methods[] = {
+    {"id", .function = handle_id},
+    {"done", .function = handle_done},
+    {"cancel", .function = handle_cancel},
+    {"limit", .function = handle_limit},
+    {"call_owner", .function = handle_call_owner},
+    {.name = NULL},
 };
 
-const luaL_Reg question_methods[] = {
-    {"id", handle_id},
-    {"done", handle_done},
-    {"cancel", handle_cancel},
-    {"limit", handle_limit},
-    {"call_owner", handle_call_owner},
-    {"result", question_result},
-    {NULL, NULL},
+const method acquisition_methods[] = {
+    {"phase", .with_view = acquisition_phase},
+    {"held", .function = acquisition_held},
+    {"remaining", .function = acquisition_remaining},
+    {"extend", .function = acquisition_extend},
+    {"waited", .function = acquisition_waited},
+    {"token", .with_view = acquisition_token},
+    {"token_numbers", .with_view = acquisition_token_numbers},
+    {"node", .with_view = acquisition_node},
+    {"nodes", .with_view = acquisition_nodes},
+    {"revocations", .with_view = acquisition_revocations},
+    {"waits", .function = acquisition_waits},
+    {"finished", .function = acquisition_finished},
+    {"released", .function = acquisition_released},
+    {.name = NULL},
 };
+
+const method question_methods[] = {{"result", .with_view = question_result}, {.name = NULL}};

@@ -4,14 +4,10 @@
  * Arguments are checked here for type only. Values that a user may pass are checked in lua/zklock/node.lua, which also
  * words the messages.
  */
-#include "lua_operation.h"
+#include "binding.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "lua_field.h"
-#include "lua_handle.h"
-#include "lua_lock_spec.h"
 
 /* --- the request --------------------------------------------------------------------------------------------------- */
 
@@ -81,12 +77,8 @@ static void read_parts(lua_State *L, int table, zkl_operation_request *request)
 }
 
 /* client:operate{kind =, path =, …} -> operation | nil, message, code */
-int client_operate(lua_State *L)
+int client_operate(lua_State *L, zkl_client *client)
 {
-    zkl_client *client = live_client(L);
-    if (client == NULL) {
-        return FORKED;
-    }
     zkl_operation_request request;
     struct ACL_vector acl;
     read_request(L, 2, &request, &acl);
@@ -227,22 +219,17 @@ static int push_outcome(lua_State *L, const zkl_handle *handle, const zkl_handle
  * May be called once for each operation. Frees the results and, unless there is a watch to wait for, the operation.
  * Otherwise Lua might not collect the small userdata for a long time: Lua does not see the memory that belongs to it.
  */
-static int operation_take(lua_State *L)
+static int operation_take(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, OPERATION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
     if (handle == NULL) {
         return luaL_error(L, "this operation is over");
     }
-    if (!view.settled) {
+    if (!view->settled) {
         return push_failure(L, ZKL_FAILED, "not answered yet");
     }
     const zkl_operation_result *result = zkl_handle_operation_result(handle);
     bool watching = result != NULL && result->watching;
-    int count = push_outcome(L, handle, &view);
+    int count = push_outcome(L, handle, view);
     zkl_handle_drop_result(handle);
     if (!watching) {
         *(zkl_handle **)lua_touserdata(L, 1) = NULL;
@@ -252,19 +239,15 @@ static int operation_take(lua_State *L)
 }
 
 /* operation:event() -> the event that its watch has seen | false (nothing yet) | nil, message, code */
-static int operation_event(lua_State *L)
+static int operation_event(lua_State *L, zkl_handle *handle, const zkl_handle_view *view)
 {
+    (void)view;
     static const char *const names[] = {
         [ZKL_EVENT_CREATED] = "created",
         [ZKL_EVENT_DELETED] = "deleted",
         [ZKL_EVENT_CHANGED] = "changed",
         [ZKL_EVENT_CHILD] = "child",
     };
-    zkl_handle_view view;
-    zkl_handle *handle;
-    if (!look_at_handle(L, OPERATION_TYPE, &handle, &view)) {
-        return FORKED;
-    }
     if (handle == NULL) {
         return luaL_error(L, "this operation is over");
     }
@@ -293,13 +276,8 @@ int core_node_path_problem(lua_State *L)
     return 1;
 }
 
-const luaL_Reg operation_methods[] = {
-    {"id", handle_id},
-    {"done", handle_done},
-    {"cancel", handle_cancel},
-    {"limit", handle_limit},
-    {"call_owner", handle_call_owner},
-    {"take", operation_take},
-    {"event", operation_event},
-    {NULL, NULL},
+const method operation_methods[] = {
+    {"take", .with_view = operation_take},
+    {"event", .with_view = operation_event},
+    {.name = NULL},
 };

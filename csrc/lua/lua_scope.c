@@ -1,10 +1,9 @@
 /* The part of zklock.core for scopes: the acquisitions of one nginx request, which end with the request. */
-#include "lua_scope.h"
+#include "binding.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include "lua_box.h"
 #include "nginx/nginx.h"
 
 static zkl_scope *check_scope(lua_State *L)
@@ -119,6 +118,10 @@ int core_scope(lua_State *L)
     return 1 + push_context(L, *box);
 }
 
-const luaL_Reg scope_methods[] = {
-    {"add", scope_add}, {"remove", scope_remove}, {"context", scope_context}, {"has", scope_has}, {NULL, NULL},
+const method scope_methods[] = {
+    {"add", .function = scope_add},
+    {"remove", .function = scope_remove},
+    {"context", .function = scope_context},
+    {"has", .function = scope_has},
+    {.name = NULL},
 };

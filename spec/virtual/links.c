@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "links.h"
-#include "lua/lua_compat.h"
+#include "lua/binding.h"
 #include "sim_zookeeper.h"
 
 static int link_argument(lua_State *L)

@@ -19,7 +19,7 @@
 #include <zookeeper/zookeeper.h>
 
 #include "links.h"
-#include "lua/lua_compat.h"
+#include "lua/binding.h"
 #include "machine.h"
 #include "sim_zookeeper.h"
 

@@ -12,12 +12,8 @@
 
 #include "base/base.h"
 #include "client_object.h"
-#include "handle_acquisition.h"
-#include "handles.h"
-#include "io_turn.h"
+#include "handle.h"
 #include "os/os.h"
-#include "poll_owner.h"
-#include "published.h"
 #include "xid.h"
 
 /* How long a closing client waits for replies, or for a connection over which to close the session. */
@@ -132,6 +128,47 @@ static void set_up_process(void)
     zkl_registry_start();
     atexit(close_all_at_exit);
     zoo_set_debug_level(ZKL_ZOOKEEPER_LOG_LEVEL);
+}
+
+/* --- the object ---------------------------------------------------------------------------------------------------- */
+
+static void free_client(zkl_desk *desk)
+{
+    zkl_client *client = zkl_client_of(desk);
+    zkl_alarm_close(&client->poll_owner.alarm);
+    zkl_log_close(&client->log);
+    zkl_tls_link_free(client->tls_link);
+    zkl_connector_free(client->connector);
+    zkl_desk_free(desk);
+    pthread_mutex_destroy(&client->engine_mutex);
+    zkl_free(client);
+}
+
+/*
+ * Returns a new client without an engine and without a thread, with one reference. Returns NULL if the system refuses memory or a
+ * pipe; `message` (ZKL_MESSAGE_SIZE bytes) then says which.
+ */
+static zkl_client *new_client(const zkl_client_options *options, char *message)
+{
+    snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless another message is written below */
+    zkl_client *client = zkl_alloc(sizeof *client);
+    if (client == NULL) {
+        return NULL;
+    }
+    pthread_mutex_init(&client->engine_mutex, NULL);
+    zkl_alarm_open(&client->poll_owner.alarm);
+    client->socket.fd = -1;
+    client->published.waiting_since = ZKL_NEVER;
+    atomic_store(&client->published.lease_until, options->lease ? 0 : ZKL_NEVER);
+    bool able = zkl_desk_init(&client->desk, free_client);
+    if (!able) {
+        snprintf(message, ZKL_MESSAGE_SIZE, "cannot make a pipe: %s", strerror(errno));
+    }
+    if (!able || !zkl_log_open(&client->log, &client->desk, options->log)) {
+        free_client(&client->desk);
+        return NULL;
+    }
+    return client;
 }
 
 /* --- opening and closing ------------------------------------------------------------------------------------------- */
@@ -338,7 +375,7 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
     *code = ZKL_FAILED;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_up_process);
-    zkl_client *client = zkl_client_new(options, message);
+    zkl_client *client = new_client(options, message);
     if (client == NULL) {
         return NULL;
     }

@@ -1,18 +1,17 @@
 /*
  * client object: a client, made of these parts:
  *
- *   desk.h           what the handles share with it: results, notifications, the wake of the I/O thread. life.c: the states from opening
- *                    to the end; notifications.c: the byte for the owner's event loop; notify_socket.c: a socket for it, for nginx
- *   handle.c         what a caller holds; handles.c: the engine's side
+ *   desk.h           what the handles share with it: its states from opening to the end, results, the byte for the owner's event loop,
+ *                    the wake of the I/O thread; notify_socket.c: a socket for the byte, for nginx
+ *   handle.c         what a caller holds, and the engine's side of it
  *   log.c            log lines, of the engine and of the C client
  *   registry.c       all open clients of the process: for exit() and fork(); xid.c: the numbers that the C client gives to requests
  *
  * Above it, each with the whole client:
  *
- *   published.c      what callers may read without the engine: state, figures
- *   io_turn.c        one run of the engine between two polls
+ *   io_turn.c        one run of the engine between two polls; what callers may read without the engine: state, figures
  *   poll_owner.c     which thread polls the C client's socket, and when callers run the engine themselves
- *   handle_request.c the owner's side of handles; handle_acquisition.c, handle_operation.c: their kinds
+ *   handle_kinds.c   the owner's side of handles, and their kinds
  *   client.c         opening and closing; the I/O thread; exit()
  *
  * Locks. Each struct says by which of these its fields are protected:
@@ -99,9 +98,56 @@ static inline zkl_client *zkl_client_of(const zkl_desk *desk)
     return (zkl_client *)(uintptr_t)desk;
 }
 
+/* --- io_turn.c ----------------------------------------------------------------------------------------------------- */
+
 /*
- * Returns a new client without an engine and without a thread, with one reference. Returns NULL if the system refuses memory or a
- * pipe; `message` (ZKL_MESSAGE_SIZE bytes) then says which.
+ * engine_mutex held. Does everything that is due, and returns in `wanted` what to wait for next. `by_caller`: called by another
+ * thread than the I/O thread. Then no byte is written for notifications, and if there is no connection, the rest is left to the I/O
+ * thread because it may block; the function then returns false.
  */
-zkl_client *zkl_client_new(const zkl_client_options *options, char *message);
+bool zkl_client_turn(zkl_client *client, zkl_poll *wanted, bool by_caller);
+/* engine_mutex held. What to poll for the TLS link, beside the C client's socket; its fd is -1 if there is no such link. */
+struct pollfd zkl_client_link_poll(const zkl_client *client);
+/*
+ * engine_mutex held. Handles the results of poll: of the C client's socket, as wanted by the latest turn, and of zkl_client_link_poll.
+ * Returns the events of the C client's socket, for the engine.
+ */
+short zkl_client_arrived(zkl_client *client, const struct pollfd *polled, const struct pollfd *link);
+/*
+ * engine_mutex held. I/O thread. Passes the result of a poll to the engine: `revents` of the C client's socket. Reads on as long as
+ * replies have arrived, up to a bound. The turn that follows tells the owner of all of them together.
+ */
+void zkl_client_read(zkl_client *client, short revents);
+/*
+ * engine_mutex held. Ends a turn that has nothing else to do: sends what was held back and publishes what changed. `silently`: no
+ * byte is written for notifications.
+ */
+void zkl_client_end_turn(zkl_client *client, bool silently);
+/* engine_mutex held. The same for a caller that does not block: what is held back stays so if zkl_client_hold has said so. */
+void zkl_client_end_call(zkl_client *client);
+/* The engine's callbacks `sending` and `sent` (zkl_host); `context` is the client. */
+void zkl_turn_sending(void *context);
+void zkl_turn_sent(void *context);
+
+/* The engine's callbacks `lease_changed` and `state_changed` (zkl_host); `context` is the client. */
+void zkl_publish_lease(void *context, int64_t valid_until);
+void zkl_publish_state(void *context, zkl_state state, zkl_code code, const char *problem);
+/*
+ * engine_mutex held, desk.mutex not. Publishes the figures, and writes the byte for notifications if one is due. `silently`: no
+ * byte is written.
+ */
+void zkl_client_publish(zkl_client *client, bool silently);
+
+/* --- poll_owner.c -------------------------------------------------------------------------------------------------- */
+
+/* I/O thread, engine_mutex held. Sleeps without the mutex until there is something to do, and does it. */
+void zkl_io_thread_sleep(zkl_client *client, const zkl_poll *wanted);
+/*
+ * Any thread, no mutex held. Makes the engine take the requests on the list: in this call if the I/O thread sleeps and nothing can
+ * block, otherwise by waking the I/O thread. The caller looks at the handle `subject` afterwards anyway, so a result that is there at
+ * once makes no notification. NULL: no handle. The call may block for `block_for` nanoseconds until the result is there; it then works
+ * like zkl_client_wait.
+ */
+void zkl_client_serve(zkl_client *client, const zkl_handle *subject, int64_t block_for);
+
 #endif

@@ -1,9 +1,98 @@
 /* desk: where a client's handles leave their requests and get their results. */
 #include "desk.h"
 
+#include <assert.h>
 #include <poll.h>
+#include <time.h>
 
 #include "registry.h"
+
+void zkl_life_begin(zkl_life *life)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&life->gone, &attributes);
+    pthread_condattr_destroy(&attributes);
+    life->forks = zkl_registry_forks();
+    atomic_store(&life->references, 1);
+    atomic_store(&life->state, ZKL_LIFE_OPEN);
+}
+
+void zkl_life_free(zkl_life *life)
+{
+    pthread_cond_destroy(&life->gone);
+}
+
+void zkl_life_enter(zkl_life *life, zkl_client_life next)
+{
+    assert((int)next == (int)atomic_load_explicit(&life->state, memory_order_relaxed) + 1);
+    atomic_store_explicit(&life->state, next, memory_order_relaxed);
+}
+
+/* --- the byte for the owner ----------------------------------------------------------------------------------------- */
+
+bool zkl_notifications_open(zkl_notifications *notifications)
+{
+    zkl_notify_socket_init(&notifications->socket);
+    return zkl_pipe_open(&notifications->pipe);
+}
+
+void zkl_notifications_close(zkl_notifications *notifications)
+{
+    zkl_pipe_close(&notifications->pipe);
+    zkl_notify_socket_close(&notifications->socket);
+}
+
+void zkl_notifications_due(zkl_notifications *notifications)
+{
+    if (notifications->signal == ZKL_SIGNAL_NONE) {
+        notifications->signal = ZKL_SIGNAL_DUE; /* a byte that was given already is enough */
+    }
+}
+
+void zkl_notifications_changed(zkl_notifications *notifications)
+{
+    notifications->changed = true;
+    zkl_notifications_due(notifications);
+}
+
+bool zkl_notifications_read(zkl_notifications *notifications)
+{
+    bool changed = notifications->changed;
+    notifications->changed = false;
+    if (notifications->signal != ZKL_SIGNAL_GIVEN || notifications->socket.fd >= 0 ||
+        zkl_pipe_drain(&notifications->pipe)) {
+        notifications->signal = ZKL_SIGNAL_NONE; /* if the pipe's byte is not written yet, the next call reads it */
+    }
+    return changed;
+}
+
+bool zkl_notifications_claim_byte(zkl_notifications *notifications)
+{
+    bool due = notifications->signal == ZKL_SIGNAL_DUE;
+    if (due) {
+        notifications->signal = ZKL_SIGNAL_GIVEN;
+    }
+    return due;
+}
+
+void zkl_notifications_end(zkl_notifications *notifications)
+{
+    notifications->signal = ZKL_SIGNAL_GIVEN;
+    notifications->changed = true;
+    zkl_pipe_write(&notifications->pipe);
+    zkl_notify_socket_ring(&notifications->socket);
+}
+
+void zkl_notifications_ring(const zkl_notifications *notifications)
+{
+    if (!zkl_notify_socket_ring(&notifications->socket)) {
+        zkl_pipe_write(&notifications->pipe);
+    }
+}
+
+/* --- the desk ------------------------------------------------------------------------------------------------------ */
 
 bool zkl_desk_init(zkl_desk *desk, void (*free)(zkl_desk *desk))
 {

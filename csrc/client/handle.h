@@ -1,11 +1,8 @@
 /*
  * handle: what a caller holds of an acquisition, an operation, a flush or a timer.
  *
- *   handle.c              references, results, and what a handle's owner reads
- *   handles.c             the engine's side: all handles of a client
- *   handle_request.c      the owner's side: requests to the engine's side
- *   handle_acquisition.c  acquisitions
- *   handle_operation.c    operations, flushes and timers
+ *   handle.c        references, results, what a handle's owner reads; the engine's side: all handles of a client
+ *   handle_kinds.c  the owner's requests to the engine's side; acquisitions, operations, flushes and timers
  *
  * The owner's side creates a handle and puts it on the client's list. The engine's side takes it from the list, passes the request to
  * the engine, and publishes the result. A handle is referenced by its owner, and by the engine's side until its result is final. It
@@ -131,5 +128,48 @@ static inline bool zkl_handle_has_reached(const zkl_handle *handle, zkl_handle_l
 {
     return atomic_load(&handle->life) >= life;
 }
+
+/* --- the engine's side of a client's handles ----------------------------------------------------------------------------- */
+
+/* desk.mutex held, the client has not ENDED. Asks the engine's side to do this for the handle, a set of TODO_*. Any thread. */
+void zkl_handles_ask(zkl_handle *handle, unsigned todo);
+
+/* In all functions below, engine_mutex is held and desk.mutex is not. */
+
+/* Passes all requests of callers to the engine. */
+void zkl_handles_run(zkl_desk *desk);
+/* Returns the earliest deadline; ZKL_NEVER: there is none. */
+int64_t zkl_handles_expire_at(const zkl_desk *desk);
+/* Ends, or reports, the handles whose deadline has passed. */
+void zkl_handles_expire(zkl_desk *desk);
+/* Drops the engine side's reference to a handle. */
+void zkl_handles_let_go(zkl_handle *handle);
+/* Marks an acquisition for reaping: it has ENDED and is settled. Also from within the engine's callbacks. */
+void zkl_handles_die(zkl_handle *handle);
+/* Not from within the engine. Reaps an acquisition that is DYING. */
+void zkl_handle_reap(zkl_handle *handle);
+/* The same for all of them. */
+static inline void zkl_handles_reap(zkl_desk *desk)
+{
+    while (!TAILQ_EMPTY(&desk->dying)) {
+        zkl_handle_reap(TAILQ_FIRST(&desk->dying));
+    }
+}
+/* Whether a flush waits. */
+static inline bool zkl_handles_flushing(const zkl_desk *desk)
+{
+    return !TAILQ_EMPTY(&desk->flushes);
+}
+/* No clean-up is in flight any more: answers the flushes. */
+void zkl_handles_finish_flushes(zkl_desk *desk);
+/* The engine is gone: the client becomes ENDED. Answers all open requests. */
+void zkl_handles_abandon(zkl_desk *desk);
+
+/* --- callbacks of the engine (zkl_host); `context` is the client ----------------------------------------------------------- */
+
+/* `acquisition_changed`: publishes the acquisition's state. */
+void zkl_handle_acquisition_changed(void *context, zkl_acquisition *acquisition);
+/* `hold_over`: tells until when the owner has extended the hold. */
+int64_t zkl_handle_hold_over(void *context, const zkl_acquisition *acquisition, int64_t now);
 
 #endif

@@ -20,15 +20,14 @@
  *
  * Timed work is done by whichever thread is awake first: the I/O thread's sleep never goes beyond it.
  */
-#include "poll_owner.h"
+#include "client_object.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "handles.h"
-#include "io_turn.h"
+#include "handle.h"
 
 /* How long the socket may have no poll owner. */
 #define RETURNS_WITHIN (2 * ZKL_SECOND / 1000)

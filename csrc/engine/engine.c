@@ -1,5 +1,5 @@
 /*
- * engine: the object that the driver has. It puts the layers together.
+ * engine: the object that the driver has. It puts the layers together, and does what is due when its driver gives it time.
  */
 #include "engine_private.h"
 
@@ -79,6 +79,112 @@ int64_t zkl_engine_read_at(const zkl_engine *engine)
 int32_t zkl_engine_session_timeout(const zkl_engine *engine)
 {
     return engine->session.timeout_ms;
+}
+
+/* --- turns --------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Everything that is due at an instant is one row of a table. A turn goes through the rows, and the driver sleeps until the earliest
+ * of their instants.
+ */
+static int64_t never(const zkl_session *session)
+{
+    (void)session;
+    return ZKL_NEVER;
+}
+
+static void end_lingering(zkl_locks *locks)
+{
+    zkl_share_expire(locks, false);
+}
+
+/* What the last row stands for is done before these rows (zkl_session_date_answers) or after them (zkl_session_renew). */
+static void done_elsewhere(zkl_heartbeat *heartbeat)
+{
+    (void)heartbeat;
+}
+
+/*
+ * ROW(OWNER, AT, RUN, EACH_TURN). OWNER is the part of the engine that both functions are called with. AT returns the
+ * instant at which there is something to do, ZKL_NEVER if there is nothing, and RUN does it. EACH_TURN: it is tried in each
+ * turn, since a turn may find something to do earlier.
+ */
+#define EACH_ROW(ROW)                                                                                                  \
+    ROW(session, never, zkl_session_notice_loss, true)                                                                 \
+    ROW(session, zkl_session_lapses_at, zkl_session_lapse, true)                                                       \
+    ROW(session, zkl_session_given_up_at, zkl_session_give_up, false)                                                  \
+    ROW(session, zkl_session_tries_end_at, zkl_session_end_tries, false)                                               \
+    ROW(locks, zkl_acquisitions_expire_at, zkl_acquisitions_expire, false)                                             \
+    ROW(locks, zkl_share_expires_at, end_lingering, false)                                                             \
+    ROW(session, zkl_session_probe_at, zkl_session_probe_again, false)                                                 \
+    ROW(session, zkl_session_retry_at, zkl_session_retry, false)                                                       \
+    ROW(locks, zkl_entries_run_at, zkl_entries_run, true)                                                              \
+    ROW(operations, zkl_operations_send_at, zkl_operations_send, true)                                                 \
+    ROW(session.heartbeat, zkl_heartbeat_at, zkl_heartbeat_begin, false)                                               \
+    ROW(session.heartbeat, zkl_heartbeat_decides_at, done_elsewhere, true)
+
+static void run_due(zkl_engine *engine)
+{
+#define RUN_IF_DUE(owner, at, run, each_turn)                                                                          \
+    if ((each_turn) || engine->session.wire.now >= at(&engine->owner)) {                                               \
+        run(&engine->owner);                                                                                           \
+    }
+    EACH_ROW(RUN_IF_DUE)
+#undef RUN_IF_DUE
+}
+
+static int64_t next_due(const zkl_engine *engine)
+{
+    int64_t next = ZKL_NEVER;
+#define TAKE_EARLIER(owner, at, run, each_turn) next = zkl_earlier(next, at(&engine->owner));
+    EACH_ROW(TAKE_EARLIER)
+#undef TAKE_EARLIER
+    return next;
+}
+
+bool zkl_engine_may_call(const zkl_engine *engine)
+{
+    return zkl_session_in_order(&engine->session);
+}
+
+bool zkl_engine_wants_turn(const zkl_engine *engine, int64_t sleeping_until)
+{
+    return zkl_session_silently_lost(&engine->session) || next_due(engine) < sleeping_until;
+}
+
+void zkl_engine_prepare(zkl_engine *engine, int64_t now, zkl_poll *poll)
+{
+    engine->session.wire.now = now;
+    zkl_operations_begin_turn(&engine->operations);
+    zkl_session_date_answers(&engine->session);
+    *poll = (zkl_poll){.fd = -1, .events = 0, .wake_at = ZKL_NEVER};
+    run_due(engine);
+    zkl_session_prepare(&engine->session, poll);
+    poll->wake_at = zkl_earlier(poll->wake_at, next_due(engine));
+}
+
+bool zkl_engine_process(zkl_engine *engine, int64_t now, short revents)
+{
+    engine->session.wire.now = now;
+    zkl_session_lapse(&engine->session);
+    zkl_session_process(&engine->session, revents);
+    run_due(engine);
+    /* Not in zkl_engine_prepare: that opens handles, and a caller's thread that runs it must not wait for name resolution. */
+    zkl_session_renew(&engine->session);
+    return engine->session.has_read;
+}
+
+bool zkl_engine_may_read_on(const zkl_engine *engine)
+{
+    const zkl_session *session = &engine->session;
+    return session->has_read && session->wire.in_flight > 0 && zkl_session_in_order(session);
+}
+
+void zkl_engine_shut_down(zkl_engine *engine, int64_t now)
+{
+    engine->session.wire.now = now;
+    zkl_session_shut_down(&engine->session);
+    zkl_operations_fail(&engine->operations, ZKL_CLOSED, "the client is closed");
 }
 
 #ifdef ZKL_BREAKABLE

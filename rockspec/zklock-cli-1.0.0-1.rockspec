@@ -32,7 +32,6 @@ build = {
   modules = {
     ["zklock.process"] = {
       sources = {
-        "csrc/process/group.c",
         "csrc/process/guardian.c",
         "csrc/process/lua_process.c",
         "csrc/process/signals.c",

@@ -36,11 +36,7 @@ build = {
     ["zklock.core"] = {
       -- CMakeLists.txt has the same lists; spec/contract/packaging_spec.lua checks that the two agree.
       sources = {
-        "csrc/base/acl.c",
-        "csrc/base/code.c",
-        "csrc/base/memory.c",
-        "csrc/base/path.c",
-        "csrc/base/table.c",
+        "csrc/base/base.c",
         "csrc/os/os.c",
         "csrc/net/connector.c",
         "csrc/net/dial.c",
@@ -90,7 +86,6 @@ build = {
         "csrc/client/notify_socket.c",
         "csrc/client/poll_owner.c",
         "csrc/client/registry.c",
-        "csrc/client/xid.c",
         "csrc/nginx/scope.c",
         "csrc/lua/lua_box.c",
         "csrc/lua/lua_client.c",

@@ -14,7 +14,7 @@
 #include "client_object.h"
 #include "handle.h"
 #include "os/os.h"
-#include "xid.h"
+#include "registry.h"
 
 /* How long a closing client waits for replies, or for a connection over which to close the session. */
 #define CLOSE_WITHIN ZKL_SECOND

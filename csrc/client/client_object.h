@@ -5,7 +5,7 @@
  *                    the wake of the I/O thread; notify_socket.c: a socket for the byte, for nginx
  *   handle.c         what a caller holds, and the engine's side of it
  *   log.c            log lines, of the engine and of the C client
- *   registry.c       all open clients of the process: for exit() and fork(); xid.c: the numbers that the C client gives to requests
+ *   registry.c       what the clients of the process share: the list of open ones, for exit() and fork(); request numbers
  *
  * Above it, each with the whole client:
  *

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "handle.h"
-#include "xid.h"
+#include "registry.h"
 
 /* The most packets that are read one after the other. As long as that takes, no caller can use the engine. */
 #define MOST_PACKETS 32

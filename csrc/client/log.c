@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "xid.h"
+#include "registry.h"
 
 /* Log lines kept until they are fetched; the oldest are dropped. */
 #define LOG_LINES 64

@@ -1,11 +1,133 @@
-/* registry: all open clients of this process, and the number of its forks. */
+/* registry: what the clients of this process share: the list of open clients, the number of forks, the counter of requests. */
 #include "registry.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
-#include "xid.h"
+#include "base/base.h"
+
+/* --- request numbers -------------------------------------------------------------------------------------------------- */
+
+/*
+ * Keeps the C client's request numbers away from numbers that mean something else.
+ *
+ * The C client numbers the requests of all handles of a process with one signed counter of 32 bits (get_xid). The
+ * counter begins at time(0), overflows into the negative numbers, and begins at time(0) again when it reaches -1. So
+ * some requests get the numbers -8, -4 and -2. In an answer the C client takes these for SetWatches, a credential and a
+ * ping. Such a request is never answered, and the connection is lost at the next answer. The answer to -4, if it is an
+ * error, ends the session or dereferences NULL.
+ *
+ * No function of the C client returns the counter. But each request's number is in a line of the C client's log, at
+ * level DEBUG. So once in LOOK_EVERY requests the level is raised for the length of one call, whose line has the
+ * number. If that is within DANGER of -1, the numbers that are left are used up at once: zoo_awget takes a number
+ * before it looks at its arguments, and sends nothing without a handle.
+ *
+ * The counter is not atomic. A thread that is suspended in the middle of an increment may later set the counter back to
+ * where it was. So every call is made under a lock that calls share. A look has that lock to itself: no call is in
+ * progress when the numbers are used up. Between two looks our requests move the counter on by LOOK_EVERY at most. Two
+ * things are not counted, and DANGER has room for them: the numbers that zookeeper_close takes, and requests of another
+ * user of the same library in the process.
+ */
+#define LOOK_EVERY 32768
+#define DANGER (2 * LOOK_EVERY)
+
+/* A look that has seen no number is repeated after so many requests. Another thread's line may have come in between. */
+#define LOOK_AGAIN 100
+
+/* Only glibc has a lock that a thread is sure to get for exclusive use, however many threads share it meanwhile. */
+#ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+#define FAIR_LOCK PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+#else
+#define FAIR_LOCK PTHREAD_RWLOCK_INITIALIZER
+#endif
+
+static pthread_rwlock_t calls = FAIR_LOCK;
+
+/* Requests until the next look. The very first request looks. */
+static _Atomic int32_t until_look;
+
+/* LeakSanitizer cannot read the memory that a module allocates later for a thread, hence the initial-exec model. */
+static _Thread_local struct {
+    bool wanted; /* this thread has `calls` to itself, for a look */
+    bool seen;
+    int32_t number;
+} look __attribute__((tls_model("initial-exec")));
+
+void zkl_xid_begin(void)
+{
+    if (atomic_fetch_sub_explicit(&until_look, 1, memory_order_relaxed) > 0) {
+        pthread_rwlock_rdlock(&calls);
+        return;
+    }
+    pthread_rwlock_wrlock(&calls);
+    look.wanted = true;
+    look.seen = false;
+    zoo_set_debug_level(ZOO_LOG_LEVEL_DEBUG);
+}
+
+/* Uses up the numbers that are left before -1. `number` is that of the latest request. */
+static void step_over(int32_t number)
+{
+    for (int32_t left = -2 - number; left > 0; left--) {
+        (void)zoo_awget(NULL, "/", NULL, NULL, NULL, NULL);
+    }
+}
+
+void zkl_xid_end(void)
+{
+    if (look.wanted) {
+        look.wanted = false;
+        zoo_set_debug_level(ZKL_ZOOKEEPER_LOG_LEVEL);
+        bool danger = look.seen && look.number < 0 && look.number >= -DANGER;
+        if (danger) {
+            step_over(look.number);
+        }
+        /*
+         * After a step the next look comes soon: zookeeper_close, which does not take the lock, may have set the
+         * counter back.
+         */
+        atomic_store_explicit(&until_look, look.seen && !danger ? LOOK_EVERY : LOOK_AGAIN, memory_order_relaxed);
+    }
+    pthread_rwlock_unlock(&calls);
+}
+
+/*
+ * Reads the number in a log line: "Sending request xid=0x6a01e5c3 for path [/] to …", or for a multi "Sending multi
+ * request xid=… with 2 subrequests to …".
+ */
+void zkl_xid_read(const char *text)
+{
+    static const char mark[] = "request xid=0x";
+    if (!look.wanted || look.seen || strncmp(text, "Sending ", strlen("Sending ")) != 0) {
+        return;
+    }
+    const char *digit = strstr(text, mark);
+    if (digit == NULL) {
+        return;
+    }
+    uint32_t number = 0;
+    int digits = 0;
+    for (digit += strlen(mark); isxdigit((unsigned char)*digit); digit++, digits++) {
+        int value = isdigit((unsigned char)*digit) ? *digit - '0' : tolower((unsigned char)*digit) - 'a' + 10;
+        number = number << 4 | (uint32_t)value;
+    }
+    look.seen = digits > 0 && digits <= 8 && *digit == ' ';
+    look.number = (int32_t)number;
+}
+
+void zkl_xid_forked(void)
+{
+    /* The thread that had the lock does not exist in the child. */
+    const pthread_rwlock_t fresh = FAIR_LOCK;
+    memcpy(&calls, &fresh, sizeof calls);
+    look.wanted = false;
+    atomic_store(&until_look, 0);
+}
+
+/* --- open clients and forks ------------------------------------------------------------------------------------------- */
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static TAILQ_HEAD(, zkl_registration) registry = TAILQ_HEAD_INITIALIZER(registry);

@@ -1,5 +1,5 @@
 /*
- * registry: all open clients of this process, and the number of its forks.
+ * registry: what the clients of this process share: the list of open clients, the number of forks, the counter of requests.
  *
  * A client is in the registry from its opening until its I/O thread ends. The registry does not own it. After fork() the child's
  * registry is empty.
@@ -38,5 +38,21 @@ void zkl_registry_drain(void (*mark)(struct zkl_client *client),
  * getpid() would do too, but it is a system call, and each acquisition would take about twenty of them. Any thread.
  */
 uint32_t zkl_registry_forks(void);
+
+/* --- request numbers: those that the C client gives to requests, for all clients -------------------------------------- */
+
+/* The level of the C client's log, one for the process. Below this level every connection and every request makes a line. */
+#define ZKL_ZOOKEEPER_LOG_LEVEL ZOO_LOG_LEVEL_WARN
+
+/*
+ * To be called before and after each call of the C client that makes a request, on one thread. Nothing between the two may wait.
+ * Any thread.
+ */
+void zkl_xid_begin(void);
+void zkl_xid_end(void);
+/* Reads a line of the C client's log below that level, made on this thread. */
+void zkl_xid_read(const char *text);
+/* To be called in the child of a fork, on its only thread. */
+void zkl_xid_forked(void);
 
 #endif

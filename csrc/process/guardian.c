@@ -1,5 +1,31 @@
-/* guardian: a process that ends a process group in time. guardian.h has the states. */
-#include "guardian.h"
+/*
+ * guardian: a process that ends a process group in time, whatever happens to the process that has started it.
+ *
+ * Three processes: the *wrapper* has the lock and publishes deadlines; the *command* is a group of processes that the wrapper
+ * starts; the *guardian* is forked by the wrapper while that has one thread. They share one page of memory, and wrapper and guardian a
+ * pair of sockets.
+ *
+ * States of the guardian, and what ends each:
+ *
+ *   WATCHING   wrapper: "finish"                             -> ENDS
+ *              the time `term_at` has come                   -> WATCHING, TERM and CONT sent to the group, once
+ *              the time `kill_at` has come                   -> KILLING
+ *              the wrapper's socket is closed: it has ended  -> KILLING
+ *   KILLING    sends KILL, again while the group has members
+ *              wrapper: "finish"                             -> ENDS
+ *              the wrapper has ended, there is no member     -> ENDS
+ *              the wrapper has ended two seconds ago         -> ENDS
+ *
+ * Times are on CLOCK_BOOTTIME, the clock of leases, which does not stop in suspend. A time that the wrapper has moved on is read anew
+ * when the timer for the earlier one goes off: no message is needed, and a wrapper that is stopped or starved moves nothing. The
+ * wrapper sends a message when a time becomes an earlier one, as the first one does.
+ *
+ * The group's number is in the shared page before the command can run: the new process writes it before exec. It also has the
+ * wrapper's socket until exec. So when the guardian reads the end of that socket, the number is there.
+ *
+ * The number stays valid as long as the wrapper lives: the group has an anchor (spawn.c), which is reaped after the guardian's end.
+ */
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +41,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "group.h"
 
 static const int64_t SECOND = 1000000000;
 

@@ -258,7 +258,7 @@ static int process_group_state(lua_State *L)
 /* terminal() -> descriptor of this process's terminal | nil, message */
 static int process_terminal(lua_State *L)
 {
-    int fd = zkl_terminal_open();
+    int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) {
         return push_errno(L, errno);
     }
@@ -269,7 +269,8 @@ static int process_terminal(lua_State *L)
 /* terminal_group(terminal) -> its foreground group; -1 if there is none */
 static int process_terminal_group(lua_State *L)
 {
-    lua_pushinteger(L, zkl_terminal_group((int)luaL_checkinteger(L, 1)));
+    int terminal = (int)luaL_checkinteger(L, 1);
+    lua_pushinteger(L, terminal >= 0 ? tcgetpgrp(terminal) : -1);
     return 1;
 }
 

@@ -1,5 +1,5 @@
 /* signals: names of signals, and signals that arrive as bytes of a file descriptor. */
-#include "signals.h"
+#include "process.h"
 
 #include <fcntl.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* spawn: starts a command in a process group of its own, and looks at its end. */
-#include "spawn.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +9,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "group.h"
-#include "signals.h"
 
 /* The end of the latest command's first process, once zkl_group_look has reaped it. */
 static siginfo_t reaped;
@@ -48,6 +45,18 @@ static void lift_anchor(pid_t group)
 {
     while (waitpid(-group, NULL, (int)__WCLONE) < 0 && errno == EINTR) {
     }
+}
+
+bool zkl_terminal_give(int terminal, pid_t group)
+{
+    sigset_t output;
+    sigset_t before;
+    sigemptyset(&output);
+    sigaddset(&output, SIGTTOU); /* a background process that is not protected from it would be stopped */
+    pthread_sigmask(SIG_BLOCK, &output, &before);
+    bool given = terminal >= 0 && tcsetpgrp(terminal, group) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return given;
 }
 
 /* Between fork and exec: only functions that are safe there, since the wrapper has other threads. Returns if something fails. */

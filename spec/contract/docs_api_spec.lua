@@ -50,7 +50,7 @@ end
 
 --- Returns all codes, and the codes in C's table that neither C nor Lua answers.
 local function every_code()
-    local engine, all = read("csrc/base/code.c"), {}
+    local engine, all = read("csrc/base/base.c"), {}
     for _, path in ipairs(files.find("csrc", ".c")) do
         all[#all + 1] = read(path)
     end

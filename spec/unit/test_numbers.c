@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 #include "../../csrc/client/client.h"
-#include "../../csrc/client/xid.h"
+#include "../../csrc/client/registry.h"
 #include "../../csrc/os/os.h"
 #include "real_server.h"
 

@@ -1,6 +1,6 @@
 --- cli.server: a ZooKeeper server of our own, with an empty directory, for as long as it is wanted. For `zklock dev`.
 --
--- The guardian (csrc/process/guardian.h) ends the server if this process is killed. Its directory is then left behind.
+-- The guardian (csrc/process/guardian.c) ends the server if this process is killed. Its directory is then left behind.
 
 local process = require "zklock.process"
 

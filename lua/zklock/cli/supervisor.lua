@@ -1,6 +1,6 @@
 --- cli.supervisor: runs a command under a lock, and ends it before another contender can hold.
 --
--- The wrapper is this process. The command is a process group of its own. The guardian (csrc/process/guardian.h) is a third
+-- The wrapper is this process. The command is a process group of its own. The guardian (csrc/process/guardian.c) is a third
 -- process, which ends the group in time if the wrapper cannot.
 --
 -- States of the wrapper, with what ends each:

@@ -1,10 +1,8 @@
 /*
  * client: one I/O thread per client. It runs the engine and owns the ZooKeeper handle.
  *
- * A caller's request is written into a *handle* (of one acquisition, operation, flush or timer), and the handle is put on the
- * client's list. If the I/O thread sleeps and requests may go out, the caller passes the list to the engine itself; the engine
- * sends and cannot block. Otherwise the caller wakes the thread by a byte in a pipe. The I/O thread publishes the result in the
- * handle and puts the handle on the list of notifications. A byte in a second pipe then makes zkl_client_fd readable.
+ * Callers ask by *handles*: of an acquisition, an operation, a flush or a timer. docs/design.md, "Threads and memory", has the way of a
+ * request.
  *
  * No function here blocks, with these exceptions:
  * - zkl_client_wait, and functions whose argument `block_for` is above 0;

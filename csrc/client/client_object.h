@@ -15,10 +15,7 @@
  *   client.c         opening and closing; the I/O thread; exit()
  *
  * Locks. Each struct says by which of these its fields are protected:
- *   - engine_mutex also protects the engine itself and its acquisitions. The I/O thread holds it except while it sleeps in poll. A
- *     caller that finds it free passes its request to the engine itself; the engine sends at once and cannot block. This saves waking
- *     the I/O thread only to send (it already polls the socket for the reply). A caller that finds it taken leaves its request on the
- *     list and writes a byte. A caller that blocks may do the I/O thread's work while it waits (poll_owner.c);
+ *   - engine_mutex also protects the engine itself and its acquisitions. The I/O thread holds it except while it sleeps in poll;
  *   - desk.mutex is held for moments only. Under it no function of the engine is called that can call back;
  *   - atomics may be used by any thread, if the field says no more;
  *   - "the I/O thread" and "the owner's thread": only that thread uses the field.

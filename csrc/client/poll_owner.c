@@ -1,10 +1,8 @@
 /*
  * poll owner: decides which thread polls the C client's socket.
  *
- * Some thread has to sleep in poll on the C client's socket and pass what arrives to the engine. By default that is the I/O thread,
- * whatever the program does meanwhile. But a caller that blocks until its lock is granted would sleep next to the I/O thread, and
- * be woken by it when the reply is here: one change of threads in each acquire, and another in each release. So a caller that
- * blocks becomes the poll owner for as long as it waits, and the I/O thread leaves the socket alone.
+ * By default that is the I/O thread. A caller that blocks would sleep next to it, and be woken by it: so the caller becomes the poll
+ * owner for as long as it waits, and the I/O thread leaves the socket alone.
  *
  * A caller whose wait is over is likely to wait again soon, for example for its release. Returning ownership to the I/O thread
  * would wake that thread each time. Instead the socket has no owner for a while: an alarm is set, and when it wakes the I/O thread,

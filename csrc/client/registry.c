@@ -14,22 +14,14 @@
 /*
  * Keeps the C client's request numbers away from numbers that mean something else.
  *
- * The C client numbers the requests of all handles of a process with one signed counter of 32 bits (get_xid). The
- * counter begins at time(0), overflows into the negative numbers, and begins at time(0) again when it reaches -1. So
- * some requests get the numbers -8, -4 and -2. In an answer the C client takes these for SetWatches, a credential and a
- * ping. Such a request is never answered, and the connection is lost at the next answer. The answer to -4, if it is an
- * error, ends the session or dereferences NULL.
+ * docs/design.md, "Request numbers", says which these are. No function of the C client returns its counter. But each request's number
+ * is in a line of its log, at level DEBUG. So once in LOOK_EVERY requests the level is raised for the length of one call. If the
+ * number is within DANGER of -1, those that are left are used up at once: zoo_awget takes a number before it looks at its arguments,
+ * and sends nothing without a handle.
  *
- * No function of the C client returns the counter. But each request's number is in a line of the C client's log, at
- * level DEBUG. So once in LOOK_EVERY requests the level is raised for the length of one call, whose line has the
- * number. If that is within DANGER of -1, the numbers that are left are used up at once: zoo_awget takes a number
- * before it looks at its arguments, and sends nothing without a handle.
- *
- * The counter is not atomic. A thread that is suspended in the middle of an increment may later set the counter back to
- * where it was. So every call is made under a lock that calls share. A look has that lock to itself: no call is in
- * progress when the numbers are used up. Between two looks our requests move the counter on by LOOK_EVERY at most. Two
- * things are not counted, and DANGER has room for them: the numbers that zookeeper_close takes, and requests of another
- * user of the same library in the process.
+ * The counter is not atomic, so every call is made under a lock that calls share, and that a look has to itself. Two things are not
+ * counted, and DANGER has room for them: the numbers that zookeeper_close takes, and requests of another user of the same library in
+ * the process.
  */
 #define LOOK_EVERY 32768
 #define DANGER (2 * LOOK_EVERY)

@@ -1,12 +1,8 @@
 /*
  * connector: connects the unchanged C client to the server that can be reached first.
  *
- * The C client gives each address two thirds of the session timeout. A server that is switched off would use up the time that a caller
- * gives for all. So the C client never has the address of a server. It is told to connect to a listener of this process on loopback,
- * which nothing is ever read from. The connector makes the connections, several at once if need be (race.h). zookeeper_interest is
- * called once one of them is established. As soon as the C client has begun to connect, and before it has sent anything, the connector
- * puts the connected socket in the place of the C client's (dup3). From then on the C client uses it as its own: no byte and no system
- * call is added. With TLS, one end of a socket pair takes that place, and the TLS link has the connected socket (tls_link.h).
+ * docs/design.md, "Connecting", says why and how. The C client connects to a listener of this process on loopback, which nothing is
+ * ever read from, and the connector puts a connected socket in the place of the C client's (dup3), or with TLS one end of a pair.
  *
  * The connector outlives the C client's handles: the next handle does not begin with the server that has just failed.
  * Nothing here waits, not for names either (resolver.h). All functions: engine_mutex.

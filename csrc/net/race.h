@@ -1,31 +1,10 @@
 /*
  * race: when to begin a connection with which server, which of them wins, and how long to wait after a failure.
  *
- * Addresses are tried one after the other, each a moment after the one before it, until one is connected ("Happy Eyeballs", RFC 8305).
- * So an address that swallows packets delays a client by this moment, and not by the time after which TCP gives up. The race knows
- * neither sockets nor a clock: connector.c resolves names, makes the connections, and tells it the time and what happened.
+ * docs/design.md, "Connecting", has the rules and the states. The race knows neither sockets nor a clock: connector.c resolves names,
+ * makes the connections, and tells it the time and what happened. Each server's first turn in a race is its name's (zkl_race_name).
+ * While that is being resolved, the server counts as an address that has not answered yet.
  * All functions: engine_mutex.
- *
- *   IDLE, ANSWERED -> RACING      a connection is wanted: connections are begun, at first with the server that answered last
- *   RACING -> REACHED             the first one is established: the others are to be closed
- *   REACHED -> TRYING             the handshake with the server begins
- *   TRYING -> ANSWERED            the server has answered it
- *   RACING, TRYING, ANSWERED -> PAUSED
- *                                 all addresses failed, or the time for them is over; the handshake failed, or the time for it is
- *                                 over; the server had answered, but the connection did not last
- *   PAUSED -> RACING              the pause is over; it grows with each failure
- *
- * Each server's first turn in a race is its name's (zkl_race_name). While that is being resolved, the server counts as an address that
- * has not answered yet. Its addresses join the race when they are known:
- *
- *   UNRESOLVED -> RESOLVING       its turn has come, and the name servers are asked
- *   UNRESOLVED, RESOLVING -> RESOLVED
- *                                 it has its addresses, or none; it is an address itself
- *   RESOLVED -> UNRESOLVED        the next round, if it had none; RESOLVING and RESOLVED: the next race
- *
- * Servers that have not answered in time lately have their turn last, until all others have failed in a row. A refusal is not
- * remembered: the server may be back at once. So while other connections are still under way, there is another round for those that
- * have refused.
  */
 #ifndef ZKLOCK_NET_RACE_H
 #define ZKLOCK_NET_RACE_H

@@ -1,22 +1,9 @@
 /*
  * TLS link: TLS between the unchanged C client and a server.
  *
- * The C client has no TLS (or one that may block for ever). The connector connects to the server (connector.h). It puts one end of a
- * socket pair in the place of the C client's socket. The C client then writes its requests into the pair. The link reads them at the
- * other end, encrypts them, and sends them to the server through the connected socket; and the other way round. So bytes that are not
- * encrypted never leave the process, whatever fails: even if the C client wrote to its first socket, the bytes would end in the
- * connector's listener, which this process alone holds. No other process can get hold of the pair.
- *
- * The threads that poll the C client's socket (poll_owner.c) poll the link's socket too. No function blocks, except
- * zkl_tls_link_closed.
- *
- *   NONE -> HANDSHAKING           the connector has reached a server, and the C client has a new socket
- *   HANDSHAKING -> OPEN           the server's certificate and name are verified: bytes of the C client are sent from now on
- *   HANDSHAKING, OPEN -> BROKEN   something failed, or the time for the handshake is over, or the server has closed the connection: the
- *                                 pair is closed, which the C client takes for the end of its connection; `problem` says what happened
- *   any -> NONE                   the C client has closed its socket, or the client ends
- *
- * The connector limits the time for TCP connection and handshakes. From OPEN on, the C client's pings find out that the server is silent.
+ * docs/design.md, "TLS", has the way of the bytes and the states. The threads that poll the C client's socket (poll_owner.c) poll the
+ * link's socket too. No function blocks, except zkl_tls_link_closed. The connector limits the time for TCP connection and handshakes.
+ * From OPEN on, the C client's pings find out that the server is silent.
  *
  * All functions: engine_mutex, and the I/O thread where this is said.
  */

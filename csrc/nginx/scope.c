@@ -1,10 +1,8 @@
 /*
  * scope: the acquisitions of one nginx request, or one session of the stream module, which end with the request.
  *
- * nginx keeps a list of cleanup handlers with each memory pool and calls them before it frees the pool. Each request
- * has a pool, and so has each timer of nginx's Lua module. nginx frees the pool after the log phase, however the
- * request ended. A scope registers such a handler. The handler ends the acquisitions in C: no Lua runs, and the Lua
- * state need not exist any more.
+ * A scope registers a cleanup handler with the request's memory pool, which nginx frees after the log phase, however the request
+ * ended. A timer of nginx's Lua module has a pool, too. The handler ends the acquisitions in C: no Lua runs.
  *
  * Ownership and lifetime:
  *   - A scope has two references: that of the caller of zkl_scope_open, and nginx's until nginx has called the handler.

@@ -1,11 +1,8 @@
 /*
  * operation: single requests of the program, which reads and writes nodes with them, or implements its own recipe.
  *
- * An operation waits in a list while it may not be sent (no connection, too many requests in flight).
- * Operations are sent in the order in which they were requested. A read whose connection was lost is sent again. A
- * write is answered with ZKL_DISCONNECTED: whether it was executed is unknown, and only its author can tell whether a
- * second execution would hurt. The numbers of sequential nodes are passed on as ZooKeeper assigns them, even at their
- * end, where a lock would be refused.
+ * docs/design.md, "Operations of the program", has their order and their states.
+ * The numbers of sequential nodes are passed on as ZooKeeper assigns them, also at their end, where a lock would be refused.
  *
  * The answer is given once, from inside any function of this layer or of the session. An operation that was forgotten while its
  * request was in flight is freed when the reply is in.

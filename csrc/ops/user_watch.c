@@ -6,10 +6,8 @@
  * handle is closed; it is freed no sooner. Session events do not end a watch; the C client arms it again after a reconnect.
  * The end of the session ends it, and the owner is told.
  *
- * The only removal that reaches the server (zoo_aremove_all_watches) takes all watches of this session on a path, those
- * of the lock protocol (watch.c) and of other reads of this program too. So a watch that is not needed any more is
- * removed only when this client needs no other watch on that path. Until then the C client keeps it: it fires without
- * effect, is removed with another one, or ends with the session.
+ * A removal at the server takes all watches of this session on a path (docs/design.md, "Operations of the program"). So a watch that is
+ * not needed any more is removed only when this client needs no other watch on that path. Until then the C client keeps it.
  */
 #include <string.h>
 

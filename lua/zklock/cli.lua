@@ -26,7 +26,6 @@ local codes = require "zklock.cli.codes"
 local Context = require "zklock.cli.context"
 local version = require "zklock.version"
 
-local ipairs, pcall, require, tostring = ipairs, pcall, require, tostring
 local concat, insert, remove = table.concat, table.insert, table.remove
 
 --- All subcommands, in the order of --help.

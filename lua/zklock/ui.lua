@@ -7,7 +7,6 @@
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-local error, ipairs, pcall, rawget, require, type = error, ipairs, pcall, rawget, require, type
 
 ---@class zklock.ui
 local ui = {}

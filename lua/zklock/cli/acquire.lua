@@ -6,7 +6,6 @@ local core = require "zklock.core"
 local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 
-local ipairs, os, pairs, tonumber = ipairs, os, pairs, tonumber
 local huge, max = math.huge, math.max
 local concat, unpack = table.concat, table.unpack or rawget(_G, "unpack")
 local format = string.format

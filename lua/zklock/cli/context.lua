@@ -4,7 +4,6 @@ local codes = require "zklock.cli.codes"
 local Output = require "zklock.cli.output"
 local text = require "zklock.text"
 
-local getmetatable, io, require, setmetatable, tostring = getmetatable, io, require, setmetatable, tostring
 local format = string.format
 
 --- Modules of others that the command cannot do without. Their rocks have their names, their Debian packages begin with "lua-".

@@ -22,7 +22,6 @@
 local core = require "zklock.core"
 local inspect = require "zklock.inspect"
 
-local ipairs, pairs, tonumber = ipairs, pairs, tonumber
 local max, floor = math.max, math.floor
 local concat = table.concat
 local format = string.format

@@ -13,7 +13,6 @@
 --
 -- A remark is { level, message }. Its level is "ok", "warning" (locks may be lost) or "error" (locks do not last).
 
-local ipairs = ipairs
 local ceil, floor, max = math.ceil, math.floor, math.max
 local format, sort = string.format, table.sort
 

@@ -5,7 +5,6 @@ local words = require "zklock.inspect.words"
 local Output = require "zklock.cli.output"
 local null = require("dkjson").null
 
-local ipairs, pairs, tostring = ipairs, pairs, tostring
 local concat = table.concat
 local floor, max = math.floor, math.max
 local format = string.format

@@ -3,7 +3,6 @@
 local process = require "zklock.process"
 local plain = require "zklock.text"
 
-local ipairs, io, os, pairs, require, setmetatable, type = ipairs, io, os, pairs, require, setmetatable, type
 local concat, sort = table.concat, table.sort
 local max = math.max
 local format = string.format

@@ -5,7 +5,6 @@
 
 local process = require "zklock.process"
 
-local io, os, setmetatable = io, os, setmetatable
 local concat = table.concat
 
 local STDIN, STDOUT = 0, 1

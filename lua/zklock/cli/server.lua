@@ -4,7 +4,6 @@
 
 local process = require "zklock.process"
 
-local error, io, ipairs, os, pcall, require, setmetatable = error, io, ipairs, os, pcall, require, setmetatable
 local concat = table.concat
 local format = string.format
 

@@ -10,7 +10,6 @@ local checks = require "zklock.options"
 local process = require "zklock.process"
 local zklock = require "zklock"
 
-local error, ipairs, require, setmetatable = error, ipairs, require, setmetatable
 local min = math.min
 local concat = table.concat
 

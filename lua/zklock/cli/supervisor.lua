@@ -33,7 +33,6 @@
 
 local process = require "zklock.process"
 
-local error, pairs, pcall, setmetatable = error, pairs, pcall, setmetatable
 local huge, max, min = math.huge, math.max, math.min
 local format = string.format
 

@@ -16,7 +16,6 @@
 -- contender that comes and goes between two readings has no lane, but counts as a grant.
 
 local floor, max, min = math.floor, math.max, math.min
-local ipairs, pairs, setmetatable = ipairs, pairs, setmetatable
 local remove, sort = table.remove, table.sort
 
 --- Seconds that are remembered, ended lanes of a lock, and waits and holds of which the quantiles are computed.

@@ -18,7 +18,6 @@ local Tree = require "zklock.inspect.tree"
 local wait = require "zklock.wait"
 
 local abs, floor, huge, max, min = math.abs, math.floor, math.huge, math.max, math.min
-local ipairs, next, pairs, setmetatable, tostring = ipairs, next, pairs, setmetatable, tostring
 local os_time = os.time
 local concat, sort = table.concat, table.sort
 local format = string.format

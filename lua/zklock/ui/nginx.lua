@@ -12,7 +12,6 @@ local words = require "zklock.inspect.words"
 
 local ngx = ngx
 local concat = table.concat
-local ipairs, pairs, pcall, tostring, type = ipairs, pairs, pcall, tostring, type
 local format = string.format
 local exiting, timer_at = ngx.worker.exiting, ngx.timer.at
 

@@ -11,8 +11,6 @@ local core = require "zklock.core"
 local options = require "zklock.options"
 local uv = require "luv"
 
-local coroutine, error, ipairs, next, pairs, pcall, setmetatable, tonumber, tostring =
-    coroutine, error, ipairs, next, pairs, pcall, setmetatable, tonumber, tostring
 local concat = table.concat
 local format = string.format
 local max = math.max

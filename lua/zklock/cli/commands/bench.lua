@@ -11,8 +11,6 @@ local looking = require "zklock.cli.looking"
 local process = require "zklock.process"
 local Session = require "zklock.cli.session"
 
-local error, ipairs, pairs, pcall, require, setmetatable, tonumber, type =
-    error, ipairs, pairs, pcall, require, setmetatable, tonumber, type
 local huge, max, min = math.huge, math.max, math.min
 local format = string.format
 

@@ -6,7 +6,6 @@ local settings = require "zklock.cli.settings"
 local Server = require "zklock.cli.server"
 local Supervisor = require "zklock.cli.supervisor"
 
-local error, os, pcall, tonumber = error, os, pcall, tonumber
 local huge = math.huge
 local format = string.format
 

@@ -10,7 +10,6 @@ local process = require "zklock.process"
 local Reads = require "zklock.inspect.reads"
 local words = require "zklock.inspect.words"
 
-local ipairs, os, require, tonumber, tostring = ipairs, os, require, tonumber, tostring
 local format = string.format
 
 --- How many writes are measured, and the seconds between the two that show whether the servers' clock goes.

@@ -8,7 +8,6 @@ local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 
-local error, io = error, io
 local huge = math.huge
 local STDIN, STDOUT = 0, 1
 

@@ -5,8 +5,6 @@ local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
 
-local ipairs = ipairs
-
 local ls = { summary = "List locks: kind, holders, since when, how many wait." }
 
 function ls.define(parser)

@@ -6,7 +6,6 @@ local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 local Supervisor = require "zklock.cli.supervisor"
 
-local error, ipairs, os, pcall, tonumber = error, ipairs, os, pcall, tonumber
 local format = string.format
 local huge = math.huge
 

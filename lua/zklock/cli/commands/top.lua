@@ -14,7 +14,6 @@ local Screen = require "zklock.cli.screen"
 local settings = require "zklock.cli.settings"
 local Tree = require "zklock.inspect.tree"
 
-local coroutine, error, ipairs, next, pairs, pcall = coroutine, error, ipairs, next, pairs, pcall
 local max, min, huge = math.max, math.min, math.huge
 local format = string.format
 local concat, sort = table.concat, table.sort

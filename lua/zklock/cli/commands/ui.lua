@@ -7,8 +7,6 @@ local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 
-local coroutine, io, ipairs, pcall, require, tonumber, tostring =
-    coroutine, io, ipairs, pcall, require, tonumber, tostring
 local format = string.format
 
 local ADDRESS, PORT = "127.0.0.1", 8420

@@ -6,8 +6,6 @@ local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
 local settings = require "zklock.cli.settings"
 
-local ipairs, os = ipairs, os
-
 local watch = { summary = "Write a line of JSON for each change of some locks." }
 
 function watch.define(parser)

@@ -4,7 +4,6 @@ local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
 
-local ipairs = ipairs
 local format, huge, min = string.format, math.huge, math.min
 
 --- How many contenders are shown, and their nodes read, without --all.

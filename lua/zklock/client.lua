@@ -64,7 +64,7 @@ function Client.new(handle, servers, adapter, settings)
     return client
 end
 
-local check_self = new_check("client", "a client", { [Client] = true })
+local check_self, checked = new_check("client", "a client", { [Client] = true })
 
 --- Returns the client's desk (zklock.desk).
 function Client.desk(self)
@@ -431,10 +431,7 @@ end
 ---@return zklock.Code? code "timeout", "disconnected", "closed", "forked"
 function Client:flush(timeout)
     check_self(self, "flush")
-    local seconds, wrong = options.read_timeout(timeout)
-    if not seconds then
-        error("client:flush: " .. wrong, 2)
-    end
+    local seconds = checked("flush", options.read_timeout(timeout))
     local query, message, code = self._desk.core:flush()
     if not query then
         return nil, message, code
@@ -462,10 +459,7 @@ end
 ---@return zklock.Code? code "timeout", "forked"
 function Client:close(timeout)
     check_self(self, "close")
-    local seconds, wrong = options.read_timeout(timeout)
-    if not seconds then
-        error("client:close: " .. wrong, 2)
-    end
+    local seconds = checked("close", options.read_timeout(timeout))
     if timeout == nil then
         seconds = CLOSE_TIMEOUT
     end
@@ -600,10 +594,7 @@ end
 ---@return zklock.Lock lock
 function Client:mutex(path, settings)
     check_self(self, "mutex")
-    local read, wrong = read_lock(self, path, settings)
-    if not read then
-        error("client:mutex: " .. wrong, 2)
-    end
+    local read = checked("mutex", read_lock(self, path, settings))
     return Lock.new(Lock, self, Lock.MUTEX, path, read)
 end
 
@@ -615,10 +606,7 @@ end
 ---@return zklock.RwLock lock
 function Client:rwlock(path, settings)
     check_self(self, "rwlock")
-    local read, wrong = read_lock(self, path, settings)
-    if not read then
-        error("client:rwlock: " .. wrong, 2)
-    end
+    local read = checked("rwlock", read_lock(self, path, settings))
     return RwLock.new(self, path, read)
 end
 
@@ -639,9 +627,7 @@ function Client:semaphore(path, permits, settings)
     elseif read then
         permits, wrong = options.read_permits(permits)
     end
-    if wrong then
-        error("client:semaphore: " .. wrong, 2)
-    end
+    checked("semaphore", not wrong, wrong)
     return Semaphore.new(self, path, permits, read)
 end
 
@@ -661,9 +647,7 @@ function Client:latch(path, count, settings)
     if read then
         count, wrong = options.read_latch_count(count)
     end
-    if wrong then
-        error("client:latch: " .. wrong, 2)
-    end
+    checked("latch", not wrong, wrong)
     return Latch.new(self, path, count, read)
 end
 
@@ -675,10 +659,7 @@ end
 ---@return zklock.Multi multi
 function Client:multi(locks)
     check_self(self, "multi")
-    local members, wrong = Multi.check_members(self, locks)
-    if not members then
-        error("client:multi: " .. wrong, 2)
-    end
+    local members = checked("multi", Multi.check_members(self, locks))
     return Multi.new(self, members)
 end
 
@@ -705,10 +686,7 @@ end
 --   traceback), "lost" (the mutex was lost while fn ran, or before), otherwise as of Lock:acquire
 function Client:cluster_mutex(key, settings, fn)
     check_self(self, "cluster_mutex")
-    local read, wrong = cluster_mutex.read(key, settings, fn)
-    if not read then
-        error("client:cluster_mutex: " .. wrong, 2)
-    end
+    local read = checked("cluster_mutex", cluster_mutex.read(key, settings, fn))
     return cluster_mutex.run(self, key, read, fn)
 end
 
@@ -745,9 +723,7 @@ function Client:leader(path, settings)
         lock_settings, wrong = read_lock(self, path,
             { identity = read.identity, acl = read.acl, metrics = read.metrics }, LOCK_SCHEMA)
     end
-    if wrong then
-        error("client:leader: " .. wrong, 2)
-    end
+    checked("leader", not wrong, wrong)
     return Leader.new(self, path, read, lock_settings)
 end
 

@@ -19,7 +19,7 @@ local now = core.now
 local Latch = {}
 Latch.__index = Latch
 
-local check_self = new_check("latch", "a latch", { [Latch] = true })
+local check_self, checked = new_check("latch", "a latch", { [Latch] = true })
 
 --- The length of a gate's name.
 local GATE_LENGTH = #"gate-" + 36
@@ -161,10 +161,7 @@ end
 --   or its gate was deleted meanwhile, or the chroot does not exist. "not_empty": a program has made nodes below the gate.
 function Latch:count_down(timeout)
     check_self(self, "count_down")
-    local seconds, wrong = options.read_timeout(timeout)
-    if not seconds then
-        error("latch:count_down: " .. wrong, 2)
-    end
+    local seconds = checked("count_down", options.read_timeout(timeout))
     return perform(self, "count", "count down", seconds)
 end
 
@@ -178,10 +175,7 @@ end
 ---@return zklock.Code? code as of count_down: "timeout" when the count is not 0
 function Latch:wait(timeout)
     check_self(self, "wait")
-    local seconds, wrong = options.read_timeout(timeout)
-    if not seconds then
-        error("latch:wait: " .. wrong, 2)
-    end
+    local seconds = checked("wait", options.read_timeout(timeout))
     return perform(self, "latch", "wait for", seconds)
 end
 
@@ -206,10 +200,8 @@ end
 ---@return zklock.Code? code "mismatch", "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Latch:count(timeout)
     check_self(self, "count")
-    local seconds, wrong = options.read_timeout(timeout)
-    if not seconds then
-        error("latch:count: " .. wrong, 2)
-    elseif timeout == nil then
+    local seconds = checked("count", options.read_timeout(timeout))
+    if timeout == nil then
         seconds = self._client:cleanup_timeout()
     end
     local request = { kind = "get", path = self._path }

@@ -28,7 +28,7 @@ local options = require "zklock.options"
 local queue = require "zklock.inspect.queue"
 local text_of = require("zklock.report").text_of
 
-local error, ipairs, pairs, pcall, setmetatable = error, ipairs, pairs, pcall, setmetatable
+local ipairs, pairs, pcall, setmetatable = ipairs, pairs, pcall, setmetatable
 local format, min = string.format, math.min
 local now = core.now
 local held_acquisition = Hold.held_acquisition
@@ -41,7 +41,7 @@ local PAUSE, LONGEST_PAUSE = 1, 60
 local Leader = {}
 Leader.__index = Leader
 
-local check_self = new_check("leader", "a leader", { [Leader] = true })
+local check_self, checked = new_check("leader", "a leader", { [Leader] = true })
 
 -- Calls that a candidate makes for itself ------------------------------------------------------------------------------
 
@@ -313,10 +313,7 @@ end
 ---@return zklock.Code? code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Leader:leader(timeout)
     check_self(self, "leader")
-    local settings, wrong = options.read_timeout_or_table(timeout, ASK_SCHEMA)
-    if not settings then
-        error("leader:leader: " .. wrong, 2)
-    end
+    local settings = checked("leader", options.read_timeout_or_table(timeout, ASK_SCHEMA))
     settings.timeout = settings.timeout or self._client:cleanup_timeout()
     settings.deadline = now() + settings.timeout
     return ask(self._client, self._lock:path(), settings)

@@ -50,7 +50,7 @@ Lock.WRITE = { name = "write lock", mode = "write", schemas = arguments.LOCK }
 --- The metatables of locks: this class and those that extend it.
 local classes = { [Lock] = true }
 
-local check_self = new_check("lock", "a lock", classes)
+local check_self, checked = new_check("lock", "a lock", classes)
 
 --- Returns a class with all methods of a lock. Its own methods take precedence.
 function Lock.subclass()
@@ -182,10 +182,8 @@ end
 ---@return zklock.Code? code as of acquire: "timeout" when another contender has the lock
 function Lock:try_acquire(settings)
     check_self(self, "try_acquire")
-    local count, keep, callback = read_try(self, settings)
-    if not count then
-        error("lock:try_acquire: " .. keep, 2)
-    elseif callback then
+    local count, keep, callback = checked("try_acquire", read_try(self, settings))
+    if callback then
         return acquire_by_callback(self, 0, count, keep, callback)
     end
     return enter(self, 0, count, keep)
@@ -254,10 +252,7 @@ end
 ---@return any ... fn's results; or message, code: as of acquire; when the code is "lost" and fn ran, its results follow
 function Lock:with_lock(fn, timeout, ...)
     check_self(self, "with_lock")
-    local seconds, count, keep = with_lock.read(self, fn, timeout)
-    if not seconds then
-        error("lock:with_lock: " .. count, 2)
-    end
+    local seconds, count, keep = checked("with_lock", with_lock.read(self, fn, timeout))
     return with_lock.run(steps, self, new_record(false, true), fn, seconds, count, keep, ...)
 end
 
@@ -335,10 +330,7 @@ end
 ---@return zklock.Code? code as of Hold:extend; "not_held" also when this coroutine holds nothing by this object
 function Lock:extend(seconds)
     check_self(self, "extend")
-    local read, wrong = Hold.read_extend(self, seconds)
-    if not read then
-        error("lock:extend: " .. wrong, 2)
-    end
+    local read = checked("extend", Hold.read_extend(self, seconds))
     local hold = meant(self)
     if not hold then
         return self:not_held()
@@ -430,10 +422,7 @@ end
 ---@return zklock.Code? code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Lock:contenders(timeout)
     check_self(self, "contenders")
-    local deadline, seconds = self:read_deadline(timeout)
-    if not deadline then
-        error("lock:contenders: " .. seconds, 2)
-    end
+    local deadline, seconds = checked("contenders", self:read_deadline(timeout))
     local contenders, message, code = self:read_contenders(true, deadline, seconds)
     if not contenders then
         return nil, message, code
@@ -463,10 +452,7 @@ end
 --   "forked", "phase", "failed"
 function Lock:revoke(timeout)
     check_self(self, "revoke")
-    local deadline, seconds = self:read_deadline(timeout)
-    if not deadline then
-        error("lock:revoke: " .. seconds, 2)
-    end
+    local deadline, seconds = checked("revoke", self:read_deadline(timeout))
     local contenders, message, code = self:read_contenders(0, deadline, seconds)
     if not contenders then
         return nil, message, code

@@ -28,7 +28,7 @@ local releases = require "zklock.multi.release"
 local runs = require "zklock.multi.run"
 local with_lock = require "zklock.lock.with_lock"
 
-local error, ipairs, pairs, setmetatable = error, ipairs, pairs, setmetatable
+local ipairs, pairs, setmetatable = ipairs, pairs, setmetatable
 local format = string.format
 local acquire, new_run, read_acquire = acquires.acquire, runs.new, arguments.read_acquire
 
@@ -36,7 +36,7 @@ local acquire, new_run, read_acquire = acquires.acquire, runs.new, arguments.rea
 local Multi = {}
 Multi.__index = Multi
 
-local check_self = new_check("multi", "a multi", { [Multi] = true })
+local check_self, checked = new_check("multi", "a multi", { [Multi] = true })
 
 --- For zklock.lock.arguments: acquire and with_lock of a multi take what with_lock of a mutex takes.
 Multi._kind, Multi._permits = { name = "multi", schemas = arguments.MULTI }, false
@@ -79,10 +79,7 @@ end
 ---@return zklock.Code? code as of Lock:acquire
 function Multi:acquire(timeout)
     check_self(self, "acquire")
-    local seconds, count, keep = read_acquire(self, timeout, "acquire")
-    if not seconds then
-        error("multi:acquire: " .. count, 2)
-    end
+    local seconds, _, keep = checked("acquire", read_acquire(self, timeout, "acquire"))
     return answer(self, acquire(self, seconds, new_run(self, keep)))
 end
 
@@ -151,10 +148,7 @@ end
 ---@return any ... fn's results; or message, code; when the code is "lost" and fn ran, its results follow
 function Multi:with_lock(fn, timeout, ...)
     check_self(self, "with_lock")
-    local seconds, count, keep = with_lock.read(self, fn, timeout)
-    if not seconds then
-        error("multi:with_lock: " .. count, 2)
-    end
+    local seconds, count, keep = checked("with_lock", with_lock.read(self, fn, timeout))
     return with_lock.run(steps, self, new_run(self, keep, true), fn, seconds, count, keep, ...)
 end
 
@@ -176,10 +170,7 @@ end
 ---@return zklock.Code? code of the first failure: as of Lock:release
 function Multi:release(settings)
     check_self(self, "release")
-    local read, wrong = options.read(settings, arguments.RELEASE)
-    if not read then
-        error("multi:release: " .. wrong, 2)
-    end
+    local read = checked("release", options.read(settings, arguments.RELEASE))
     return releases.release(self, present(self)._holds, read.wait, read.timeout)
 end
 

@@ -25,7 +25,7 @@ function RwLock.new(client, path, settings)
     return setmetatable({ read = read, write = write }, RwLock)
 end
 
-local check_self = new_check("rwlock", "a read/write lock", { [RwLock] = true })
+local check_self, checked = new_check("rwlock", "a read/write lock", { [RwLock] = true })
 
 --- Raises at the caller of the public method if an argument for a lock's with_lock is wrong. with_lock is called in a tail call,
 -- and there Lua 5.1 could not name the line of the mistake.
@@ -74,10 +74,7 @@ end
 ---@return zklock.Code? code
 function RwLock:contenders(timeout)
     check_self(self, "contenders")
-    local deadline, wrong = self.read:read_deadline(timeout)
-    if not deadline then
-        error("rwlock:contenders: " .. wrong, 2)
-    end
+    checked("contenders", self.read:read_deadline(timeout))
     return self.read:contenders(timeout)
 end
 

@@ -8,7 +8,7 @@ local arguments = require "zklock.lock.arguments"
 local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
 
-local error, ipairs, setmetatable = error, ipairs, setmetatable
+local ipairs, setmetatable = ipairs, setmetatable
 local format = string.format
 
 ---@class zklock.Semaphore: zklock.Lock
@@ -28,7 +28,7 @@ function Semaphore.new(client, path, permits, settings)
     return setmetatable(semaphore, Semaphore)
 end
 
-local check_self = new_check("semaphore", "a semaphore", { [Semaphore] = true })
+local check_self, checked = new_check("semaphore", "a semaphore", { [Semaphore] = true })
 
 --- How many permits the semaphore has.
 ---@return integer permits
@@ -46,10 +46,7 @@ end
 --   "no_auth", "closed", "forked", "phase", "failed"
 function Semaphore:available(timeout)
     check_self(self, "available")
-    local deadline, seconds = self:read_deadline(timeout)
-    if not deadline then
-        error("semaphore:available: " .. seconds, 2)
-    end
+    local deadline, seconds = checked("available", self:read_deadline(timeout))
     local contenders, limit, code = self:read_contenders(0, deadline, seconds)
     if not contenders then
         return nil, limit, code

@@ -38,7 +38,7 @@ function Transaction.guarded(client, guards)
     return new(client, guards)
 end
 
-local check_self = new_check("transaction", "a transaction", { [Transaction] = true })
+local check_self, checked = new_check("transaction", "a transaction", { [Transaction] = true })
 
 --- Raises at the caller of the public method if `wrong` is given, else adds a part. Must not be called in a tail call (return).
 local function add(self, method, wrong, part)
@@ -200,10 +200,7 @@ end
 ---@return integer? part the index of the part that failed, if a part caused the failure
 function Transaction:commit(timeout)
     check_self(self, "commit")
-    local settings, wrong = options.read_timeout_or_table(timeout, node.ANSWER_SCHEMA)
-    if not settings then
-        error("transaction:commit: " .. wrong, 2)
-    end
+    local settings = checked("commit", options.read_timeout_or_table(timeout, node.ANSWER_SCHEMA))
     local own, locks, code
     if self._guards then
         own, locks, code = guard(self)

@@ -47,7 +47,7 @@ Hold.__index = Hold
 -- The optimistic try joins first and looks afterwards. That saves a round trip if the queue is empty, and leaves a node to clean up
 -- if it is not.
 
-local check_self = new_check("hold", "a hold", { [Hold] = true })
+local check_self, checked = new_check("hold", "a hold", { [Hold] = true })
 
 --- Makes a hold for an acquisition that waits, of one permit. Nothing is sent yet.
 ---@param lock zklock.Lock
@@ -446,10 +446,7 @@ end
 ---@return zklock.Code? code "not_held" (it was released); "lost" (it has ended before, for example by max_hold); "forked"
 function Hold:extend(seconds)
     check_self(self, "extend")
-    local read, wrong = Hold.read_extend(self._lock, seconds)
-    if not read then
-        error("hold:extend: " .. wrong, 2)
-    end
+    local read = checked("extend", Hold.read_extend(self._lock, seconds))
     return self:_extend(read)
 end
 

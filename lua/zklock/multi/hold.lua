@@ -9,7 +9,7 @@ local releases = require "zklock.multi.release"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, ipairs, setmetatable = error, ipairs, setmetatable
+local ipairs, setmetatable = ipairs, setmetatable
 local format = string.format
 local huge, min = math.huge, math.min
 
@@ -17,7 +17,7 @@ local huge, min = math.huge, math.min
 local MultiHold = {}
 MultiHold.__index = MultiHold
 
-local check_self = new_check("hold", "a hold", { [MultiHold] = true })
+local check_self, checked = new_check("hold", "a hold", { [MultiHold] = true })
 
 --- For zklock.multi. `holds` are the members' holds, by index, with false where a member is not held.
 function MultiHold.new(multi, holds)
@@ -31,10 +31,7 @@ end
 ---@return zklock.Code? code of the first failure: as of Hold:release
 function MultiHold:release(settings)
     check_self(self, "release")
-    local read, wrong = options.read(settings, arguments.RELEASE)
-    if not read then
-        error("hold:release: " .. wrong, 2)
-    end
+    local read = checked("release", options.read(settings, arguments.RELEASE))
     return releases.release(self._multi, self._holds, read.wait, read.timeout)
 end
 

@@ -7,7 +7,8 @@
 
 #include "registry.h"
 
-void zkl_life_begin(zkl_life *life)
+/* A client that is OPEN and has one reference. */
+static void begin_life(zkl_life *life)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -19,11 +20,6 @@ void zkl_life_begin(zkl_life *life)
     atomic_store(&life->state, ZKL_LIFE_OPEN);
 }
 
-void zkl_life_free(zkl_life *life)
-{
-    pthread_cond_destroy(&life->gone);
-}
-
 void zkl_life_enter(zkl_life *life, zkl_client_life next)
 {
     assert((int)next == (int)atomic_load_explicit(&life->state, memory_order_relaxed) + 1);
@@ -31,18 +27,6 @@ void zkl_life_enter(zkl_life *life, zkl_client_life next)
 }
 
 /* --- the byte for the owner ----------------------------------------------------------------------------------------- */
-
-bool zkl_notifications_open(zkl_notifications *notifications)
-{
-    zkl_notify_socket_init(&notifications->socket);
-    return zkl_pipe_open(&notifications->pipe);
-}
-
-void zkl_notifications_close(zkl_notifications *notifications)
-{
-    zkl_pipe_close(&notifications->pipe);
-    zkl_notify_socket_close(&notifications->socket);
-}
 
 void zkl_notifications_due(zkl_notifications *notifications)
 {
@@ -97,7 +81,7 @@ void zkl_notifications_ring(const zkl_notifications *notifications)
 bool zkl_desk_init(zkl_desk *desk, void (*free)(zkl_desk *desk))
 {
     pthread_mutex_init(&desk->mutex, NULL);
-    zkl_life_begin(&desk->life);
+    begin_life(&desk->life);
     desk->free = free;
     TAILQ_INIT(&desk->notified);
     TAILQ_INIT(&desk->todo);
@@ -106,14 +90,16 @@ bool zkl_desk_init(zkl_desk *desk, void (*free)(zkl_desk *desk))
     TAILQ_INIT(&desk->dying);
     TAILQ_INIT(&desk->limited);
     desk->wake_pipe = ZKL_NO_PIPE;
-    return zkl_notifications_open(&desk->notifications) && zkl_pipe_open(&desk->wake_pipe);
+    zkl_notify_socket_init(&desk->notifications.socket);
+    return zkl_pipe_open(&desk->notifications.pipe) && zkl_pipe_open(&desk->wake_pipe);
 }
 
 void zkl_desk_free(zkl_desk *desk)
 {
     zkl_pipe_close(&desk->wake_pipe);
-    zkl_notifications_close(&desk->notifications);
-    zkl_life_free(&desk->life);
+    zkl_pipe_close(&desk->notifications.pipe);
+    zkl_notify_socket_close(&desk->notifications.socket);
+    pthread_cond_destroy(&desk->life.gone);
     pthread_mutex_destroy(&desk->mutex);
 }
 

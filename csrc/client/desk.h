@@ -40,10 +40,6 @@ typedef struct {
     pthread_cond_t gone; /* with desk.mutex: signalled when the client enters ENDED, or shortly after that */
 } zkl_life;
 
-/* A client that is OPEN and has one reference. */
-void zkl_life_begin(zkl_life *life);
-/* Frees what the system keeps for it. */
-void zkl_life_free(zkl_life *life);
 /* desk.mutex held. Enters the state that follows the present one. */
 void zkl_life_enter(zkl_life *life, zkl_client_life next);
 
@@ -75,10 +71,6 @@ typedef struct {
     _Atomic zkl_signal signal; /* written under desk.mutex, read by any thread */
     bool changed;              /* desk.mutex: new state or log lines that zkl_client_next has not reported */
 } zkl_notifications;
-
-/* Returns false if the system refuses a pipe; errno then says why. */
-bool zkl_notifications_open(zkl_notifications *notifications);
-void zkl_notifications_close(zkl_notifications *notifications);
 
 /* In the functions below, desk.mutex is held. */
 

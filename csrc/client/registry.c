@@ -110,7 +110,7 @@ void zkl_xid_read(const char *text)
     look.number = (int32_t)number;
 }
 
-void zkl_xid_forked(void)
+static void forget_requests(void)
 {
     /* The thread that had the lock does not exist in the child. */
     const pthread_rwlock_t fresh = FAIR_LOCK;
@@ -140,7 +140,7 @@ static void forget_registry(void)
 {
     atomic_fetch_add(&forks, 1);
     TAILQ_INIT(&registry);
-    zkl_xid_forked();
+    forget_requests();
     unlock_registry();
 }
 

@@ -52,7 +52,5 @@ void zkl_xid_begin(void);
 void zkl_xid_end(void);
 /* Reads a line of the C client's log below that level, made on this thread. */
 void zkl_xid_read(const char *text);
-/* To be called in the child of a fork, on its only thread. */
-void zkl_xid_forked(void);
 
 #endif

@@ -8,10 +8,11 @@ local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
+local queue = require "zklock.inspect.queue"
 local short = require("zklock.text").short
 local wait = require "zklock.wait"
 
-local error, min, pairs, setmetatable, tonumber = error, math.min, pairs, setmetatable, tonumber
+local error, min, pairs, setmetatable = error, math.min, pairs, setmetatable
 local format = string.format
 local now = core.now
 
@@ -184,8 +185,7 @@ end
 ---@return string? message
 ---@return zklock.Code? code
 local function read_data(self, data)
-    local left, gate = data:match("^(%d+)/%d+ (gate%-[%da-f%-]+)$")
-    left = tonumber(left)
+    local left, _, gate = queue.latch(data)
     if not left or #gate ~= GATE_LENGTH or left > self._count or data ~= format("%d/%d %s", left, self._count, gate) then
         return nil, format("the latch '%s' has '%s' as its data, and was to count from %d", self._path,
             short(data), self._count), "mismatch"

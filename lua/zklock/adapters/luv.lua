@@ -217,11 +217,6 @@ end
 --- Lua 5.4's coroutine.close ends a suspension too.
 local WAITER = { __close = leave }
 
---- An iterator for a loop of one round.
-local function once(_, done)
-    return not done or nil
-end
-
 --- See zklock.adapters for the contract of an adapter's functions.
 function luv.wait(client, waiter, seconds)
     local outside = is_outside_of_coroutines()
@@ -246,7 +241,7 @@ function luv.wait(client, waiter, seconds)
         end)
     end
     -- From Lua 5.4 on the fourth value of a loop is closed with the coroutine. Other versions ignore that value.
-    for _ in once, nil, nil, waiter do
+    for _ in wait.once, nil, nil, waiter do
         if outside then
             repeat
                 uv.run("once")

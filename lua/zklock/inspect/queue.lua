@@ -57,7 +57,7 @@ end
 ---@return integer? # the count
 ---@return string? # the name of its gate
 function queue.latch(data)
-    local left, count, gate = data:match "^(%d+)/(%d+) (gate%-[%x-]+)$"
+    local left, count, gate = data:match "^(%d+)/(%d+) (gate%-[%da-f-]+)$"
     local fits, number = options.permits(tonumber(count))
     left = tonumber(left)
     if not fits or left > number then

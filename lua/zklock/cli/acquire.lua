@@ -35,15 +35,6 @@ local function permits(text)
     return { count = count, limit = limit }
 end
 
---- Reads an exit code, for argparse.
-local function exit_code(text)
-    local value = tonumber(text)
-    if not value or value % 1 ~= 0 or value < 0 or value > 255 then
-        return nil, format("'%s' must be an exit code, 0 to 255", text)
-    end
-    return value
-end
-
 --- Adds the arguments.
 function acquire.define(parser)
     parser:argument "path":argname "PATH":description "The path of the lock, for example /locks/nightly."
@@ -58,7 +49,7 @@ function acquire.define(parser)
     parser:option "--lock":argname "PATH":count "*":description(
         "Take this lock too, all or none. May be repeated. With -s it is shared.")
     parser:option "--identity":argname "X":description "What others see as the holder's name (host:pid)."
-    parser:option "-E --conflict-exit-code":argname "CODE":convert(exit_code):description(
+    parser:option "-E --conflict-exit-code":argname "CODE":convert(settings.number("an exit code", 0, 255, true)):description(
         "Exit with this code in place of 123 and 124.")
     parser:flag "--skip-ok":description "Exit with 0 in place of 123 and 124."
     parser:flag "-q --quiet":description "No messages about waiting, a refusal or a timeout."

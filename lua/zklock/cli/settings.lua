@@ -44,6 +44,17 @@ function settings.seconds(duration)
     return value and factor and value >= 0 and value < huge and value * factor or nil
 end
 
+--- Returns a function that reads a number between two bounds, for argparse. `what` is for the message: "a port".
+function settings.number(what, least, most, is_whole)
+    return function(given)
+        local value = tonumber(given)
+        if value and value >= least and value <= most and not (is_whole and value % 1 ~= 0) then
+            return value
+        end
+        return nil, format("'%s' must be %s, %d to %d", given, what, least, most)
+    end
+end
+
 local function positive(value)
     value = settings.seconds(value)
     if not value or value == 0 then

@@ -10,6 +10,7 @@ local locks = require "zklock.cli.acquire"
 local looking = require "zklock.cli.looking"
 local process = require "zklock.process"
 local Session = require "zklock.cli.session"
+local settings = require "zklock.cli.settings"
 
 local huge, max, min = math.huge, math.max, math.min
 local format = string.format
@@ -38,25 +39,14 @@ local TITLES = {
 
 local bench = { summary = "Measure an ensemble for locks, and say what the figures mean." }
 
---- Reads a number between two bounds, for argparse.
-local function number(least, most, whole)
-    return function(text)
-        local value = tonumber(text)
-        if value and value >= least and value <= most and (not whole or value % 1 == 0) then
-            return value
-        end
-        return nil, format("'%s' must be a%s number, %d to %d", text, whole and " whole" or "", least, most)
-    end
-end
-
 function bench.define(parser)
     parser:option "--seconds":argname "SEC":convert(locks.seconds):description(format(
         "How long the measurement takes (%d).", SECONDS))
     parser:option "--path":argname "PATH":description(format(
         "The node that is created for the measurement, and removed (%s). It must not exist, its parent must.", PATH))
-    parser:option "--contenders":argname "N":convert(number(2, MOST_CONTENDERS, true)):description(format(
-        "How many clients pass the lock on (%d).", CONTENDERS))
-    parser:option "--rate":argname "N":convert(number(1, MOST_RATE)):description(format(
+    parser:option "--contenders":argname "N":convert(settings.number("a whole number", 2, MOST_CONTENDERS, true)):description(
+        format("How many clients pass the lock on (%d).", CONTENDERS))
+    parser:option "--rate":argname "N":convert(settings.number("a number", 1, MOST_RATE)):description(format(
         "How many operations begin in a second, at most (%d).", RATE))
     parser:flag "--yes":description(format("Allow more than %d contenders or a rate above %d.", MANY_CONTENDERS, HIGH_RATE))
     looking.define(parser)

@@ -7,7 +7,6 @@ local Server = require "zklock.cli.server"
 local Supervisor = require "zklock.cli.supervisor"
 
 local huge = math.huge
-local format = string.format
 
 --- Seconds between TERM and KILL for what the command leaves behind.
 local GRACE = 5
@@ -15,11 +14,8 @@ local GRACE = 5
 local dev = { summary = "Run a command or a shell with a throwaway ZooKeeper: zklock dev [--port N] [-- COMMAND [ARG…]]" }
 
 function dev.define(parser)
-    parser:option "--port":argname "N":convert(function(text)
-        local port = tonumber(text)
-        local fits = port and port >= 1 and port <= 65535 and port % 1 == 0
-        return fits and port or nil, format("'%s' must be a port, 1 to 65535", text)
-    end):description "The server's port (a free one)."
+    parser:option "--port":argname "N":convert(settings.number("a port", 1, 65535, true)):description
+        "The server's port (a free one)."
 end
 
 --- What the supervisor watches: a lock that is never lost.

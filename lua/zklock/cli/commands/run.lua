@@ -24,13 +24,7 @@ local function signal_name(text)
     return text
 end
 
-local function descriptor(text)
-    local fd = tonumber(text)
-    if not fd or fd % 1 ~= 0 or fd < 0 or fd > LARGEST_FD then
-        return nil, format("'%s' must be a descriptor, 0 to %d", text, LARGEST_FD)
-    end
-    return fd
-end
+local descriptor = settings.number("a descriptor", 0, LARGEST_FD, true)
 
 function run.define(parser)
     parser:usage "Usage: zklock run [OPTIONS] PATH -- COMMAND [ARG…]\n       zklock run [OPTIONS] PATH -c STRING"

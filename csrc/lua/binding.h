@@ -202,7 +202,7 @@ void set_histogram(lua_State *L, const char *name, const int64_t *counts, const 
 
 /* Pushes the value in a field. It stays reachable through the table. */
 void push_field(lua_State *L, int table, const char *name);
-/* Returns the string in a field, NULL if there is none. Sets `length` if there is one. */
+/* Returns the string in a field, NULL if there is none. Sets `length`, which may be NULL, if there is one. */
 const char *field_text(lua_State *L, int table, const char *name, size_t *length);
 /* Returns whether the value in a field is neither nil nor false; `otherwise` if it is nil. */
 bool field_flag(lua_State *L, int table, const char *name, bool otherwise);

@@ -288,15 +288,6 @@ static zkl_auth *check_auths(lua_State *L, int options, int32_t *count)
     return auths;
 }
 
-/* Returns the string in a field of the table at `index`, or NULL. The table keeps it alive. */
-static const char *field_string(lua_State *L, int index, const char *name)
-{
-    lua_getfield(L, index, name);
-    const char *text = lua_isnil(L, -1) ? NULL : luaL_checkstring(L, -1);
-    lua_pop(L, 1);
-    return text;
-}
-
 /* Reads options.tls into `tls`. Returns whether there is such a table. */
 static bool check_tls(lua_State *L, int options, zkl_tls_options *tls)
 {
@@ -307,15 +298,15 @@ static bool check_tls(lua_State *L, int options, zkl_tls_options *tls)
     }
     luaL_checktype(L, -1, LUA_TTABLE);
     int table = lua_gettop(L);
-    const char *min_version = field_string(L, table, "min_version");
+    const char *min_version = field_text(L, table, "min_version", NULL);
     *tls = (zkl_tls_options){
-        .ca_file = field_string(L, table, "ca_file"),
-        .ca_path = field_string(L, table, "ca_path"),
-        .cert_file = field_string(L, table, "cert_file"),
-        .key_file = field_string(L, table, "key_file"),
-        .key_password = field_string(L, table, "key_password"),
-        .server_name = field_string(L, table, "server_name"),
-        .ciphers = field_string(L, table, "ciphers"),
+        .ca_file = field_text(L, table, "ca_file", NULL),
+        .ca_path = field_text(L, table, "ca_path", NULL),
+        .cert_file = field_text(L, table, "cert_file", NULL),
+        .key_file = field_text(L, table, "key_file", NULL),
+        .key_password = field_text(L, table, "key_password", NULL),
+        .server_name = field_text(L, table, "server_name", NULL),
+        .ciphers = field_text(L, table, "ciphers", NULL),
         .verify = field_flag(L, table, "verify", true),
         .only_13 = min_version != NULL && strcmp(min_version, "1.3") == 0,
     };
@@ -332,10 +323,9 @@ int core_open(lua_State *L)
     const char *servers = luaL_checkstring(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
     lua_settop(L, 2);
-    lua_getfield(L, 2, "session_timeout");
     zkl_client_options options = {
         .servers = servers,
-        .session_timeout_ms = lua_isnil(L, -1) ? 10000 : (int32_t)luaL_checkinteger(L, -1),
+        .session_timeout_ms = field_integer(L, 2, "session_timeout", 1, 10000),
         .lease = field_flag(L, 2, "lease", true),
         .log = field_flag(L, 2, "log", false),
     };

@@ -13,7 +13,8 @@ local protect = require "zklock.protect"
 
 local collectgarbage, pcall = collectgarbage, pcall
 local now = core.now
-local coroutine, error, next, pairs, setmetatable, type = coroutine, error, next, pairs, setmetatable, type
+local coroutine, error, ipairs, next, pairs = coroutine, error, ipairs, next, pairs
+local setmetatable, type = setmetatable, type
 local call, PCALL_YIELDS = protect.call, protect.PCALL_YIELDS
 
 local wait = {}
@@ -218,6 +219,17 @@ function wait.abandon(client, waiter, code)
     end
 end
 
+--- Lists the keys of a table of which `wanted(desk, key, time)` is true, or all. What is done with a key may change the table.
+local function list(set, wanted, desk, time)
+    local found = {}
+    for key in pairs(set) do
+        if not wanted or wanted(desk, key, time) then
+            found[#found + 1] = key
+        end
+    end
+    return found
+end
+
 --- Seconds between two sweeps.
 local SWEEP = 0.5
 
@@ -250,30 +262,17 @@ end
 -- An overdue coroutine may still go on: the pump may run several times in one turn of a loop that was blocked, before the loop
 -- resumes the coroutine. So the adapter keeps its waiter, and wakes it.
 local function sweep(client, time)
-    local desk, doomed, overdue = client:desk(), {}, {}
+    local desk = client:desk()
     desk.sweep_due = time + SWEEP
-    for waiter in pairs(desk.everybody) do
-        if is_unwound(desk, waiter) then
-            doomed[#doomed + 1] = waiter
-        elseif is_overdue(desk, waiter, time) then
-            overdue[#overdue + 1] = waiter
-        end
+    for _, waiter in ipairs(list(desk.everybody, is_unwound, desk)) do
+        give_up(client, waiter)
     end
-    for index = 1, #doomed do
-        give_up(client, doomed[index])
+    for _, waiter in ipairs(list(desk.everybody, is_overdue, desk, time)) do
+        wait.abandon(client, waiter, "timeout")
+        desk.adapter.wake(waiter)
     end
-    for index = 1, #overdue do
-        wait.abandon(client, overdue[index], "timeout")
-        desk.adapter.wake(overdue[index])
-    end
-    doomed = {}
-    for attempt in pairs(desk.attempts) do
-        if is_unwound(desk, attempt) then
-            doomed[#doomed + 1] = attempt
-        end
-    end
-    for index = 1, #doomed do
-        doomed[index]:abandon("cancelled")
+    for _, attempt in ipairs(list(desk.attempts, is_unwound, desk)) do
+        attempt:abandon("cancelled")
     end
 end
 
@@ -310,14 +309,10 @@ function wait.collect(client)
     end
 end
 
---- Wakes every waiter of a client. Lists them first, because a woken waiter may run, and end, at once.
+--- Wakes every waiter of a client. A woken waiter may run, and end, at once.
 function wait.wake_everybody(client)
-    local waiters = {}
-    for waiter in pairs(client:desk().everybody) do
-        waiters[#waiters + 1] = waiter
-    end
-    for index = 1, #waiters do
-        client:desk().adapter.wake(waiters[index])
+    for _, waiter in ipairs(list(client:desk().everybody)) do
+        client:desk().adapter.wake(waiter)
     end
 end
 
@@ -332,14 +327,10 @@ local function tell_observers(desk)
     end
 end
 
---- Notifies a set of calls. Lists them first, because a call that ends leaves the set.
+--- Notifies a set of calls. A call that ends leaves the set.
 function wait.tell_calls(set)
-    local calls = {}
-    for one in pairs(set) do
-        calls[#calls + 1] = one
-    end
-    for index = 1, #calls do
-        calls[index]:handle_changed()
+    for _, one in ipairs(list(set)) do
+        one:handle_changed()
     end
 end
 

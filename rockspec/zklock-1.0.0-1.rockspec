@@ -119,7 +119,6 @@ build = {
     ["zklock.adapters.openresty.pump"] = "lua/zklock/adapters/openresty/pump.lua",
     ["zklock.adapters.openresty.requests"] = "lua/zklock/adapters/openresty/requests.lua",
     ["zklock.adapters.openresty.ticker"] = "lua/zklock/adapters/openresty/ticker.lua",
-    ["zklock.adapters.openresty.waiters"] = "lua/zklock/adapters/openresty/waiters.lua",
     ["zklock.call"] = "lua/zklock/call.lua",
     ["zklock.check_self"] = "lua/zklock/check_self.lua",
     ["zklock.client"] = "lua/zklock/client.lua",

@@ -2,10 +2,10 @@
 --
 -- A waiter waits on a semaphore. The parts of this adapter are in lua/zklock/adapters/openresty/:
 --
---   * pump: every client has a timer handler that passes on its notifications and posts the semaphores.
+--   * pump: every client has a timer handler that passes on its notifications and posts the semaphores. What a killed coroutine
+--     waited for is given up.
 --   * ticker: periodic work, by one timer a second for all clients of the worker.
 --   * requests: which request and coroutine is running; holds: a hold ends with the request that has acquired it.
---   * waiters: what a killed coroutine waited for is given up.
 --   * callbacks: each callback of the program runs in a timer.
 --   * draining: when the worker exits, its clients are closed as soon as no request needs them.
 --

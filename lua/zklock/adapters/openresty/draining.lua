@@ -7,13 +7,12 @@
 local callbacks = require "zklock.adapters.openresty.callbacks"
 local holds = require "zklock.adapters.openresty.holds"
 local pumping = require "zklock.adapters.openresty.pump"
-local waiters = require "zklock.adapters.openresty.waiters"
 
 local ngx = ngx
 local pairs = pairs
 local min = math.min
 local is_closed, pumps = pumping.is_closed, pumping.by_client
-local release_abandoned, sweep = holds.release_abandoned, waiters.sweep
+local release_abandoned, sweep = holds.release_abandoned, pumping.sweep
 
 --- How many seconds timers may keep their locks, and how many pass between two checks whether requests still need a client.
 local TIMER_GRACE, DRAIN_STEP = 1, 0.02

@@ -15,13 +15,11 @@ local holds = require "zklock.adapters.openresty.holds"
 local semaphore = require "ngx.semaphore"
 local ticker = require "zklock.adapters.openresty.ticker"
 local wait = require "zklock.wait"
-local waiters = require "zklock.adapters.openresty.waiters"
 
 local ngx = ngx
 local next, pairs, pcall, setmetatable = next, pairs, pcall, setmetatable
 local huge, min = math.huge, math.min
 local timer_at = ngx.timer.at
-local is_dead, post, sweep = waiters.is_dead, waiters.post, waiters.sweep
 local OVERDUE = ticker.OVERDUE
 
 --- Seconds after which a pump gets a new timer: the memory pool of a running timer handler only grows.
@@ -68,6 +66,33 @@ local pumping = { WAIT_WITHOUT_PUMP = WAIT_WITHOUT_PUMP, by_client = pumps }
 local reported_late, reported_broken = -huge, -huge
 
 -- Waking --------------------------------------------------------------------------------------------------------------
+
+-- A coroutine may be killed while it waits: its request is aborted, or ngx.thread.kill ends it. nginx does not report this, but
+-- removes the coroutine from its semaphore. A waiter that waits and is not on its semaphore is therefore dead. Whatever it waited
+-- for is given up: by the ticker, or at once when the lock is granted to it.
+
+--- Whether a waiter's coroutine was killed. A living waiter counts -1 on its semaphore, and 0 from the post until it runs.
+local function is_dead(waiter)
+    return waiter.waiting and waiter.semaphore:count() >= (waiter.posted and 1 or 0)
+end
+
+--- Gives up the waits of killed coroutines.
+function pumping.sweep(client)
+    local dead = {}
+    for waiter in pairs(client:desk().everybody) do
+        if is_dead(waiter) then
+            dead[#dead + 1] = waiter
+        end
+    end
+    for index = 1, #dead do
+        wait.abandon(client, dead[index])
+    end
+end
+
+local function post(waiter)
+    waiter.posted = true
+    waiter.semaphore:post(1)
+end
 
 --- nginx's time in the turn of the event loop that woke a waiter last, and how many waiters that turn has woken.
 local turn_of_wakes, wakes = 0, 0
@@ -413,7 +438,7 @@ end
 
 --- The work of a tick for one client.
 local function look_after(client, pump, now)
-    sweep(client)
+    pumping.sweep(client)
     if is_used(client, holds.release_abandoned(client, is_vm_passing())) then
         pump.used = now
     end

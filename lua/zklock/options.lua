@@ -52,27 +52,28 @@ end
 -- The checks
 -- -----------------------------------------------------------------------------------------------------------------
 
-function options.boolean(value)
-    if type(value) ~= "boolean" then
-        return false, "true or false"
+--- Makes a check that returns the value as it is.
+local function returned(expected, fits)
+    return function(value)
+        if fits(value) then
+            return true, value
+        end
+        return false, expected
     end
-    return true, value
 end
 
-function options.callback(value)
-    if type(value) ~= "function" then
-        return false, "a function"
-    end
-    return true, value
-end
+options.boolean = returned("true or false", function(value)
+    return type(value) == "boolean"
+end)
+
+options.callback = returned("a function", function(value)
+    return type(value) == "function"
+end)
 
 --- Seconds to wait: 0 does not wait, math.huge waits without limit. NaN differs from itself.
-function options.timeout(value)
-    if type(value) ~= "number" or value ~= value or value < 0 then
-        return false, "a number of seconds, 0 or more"
-    end
-    return true, value
-end
+options.timeout = returned("a number of seconds, 0 or more", function(value)
+    return type(value) == "number" and value >= 0
+end)
 
 --- Returns a text without white space at its ends, in linear time. A pattern with a repetition before `%s*$` takes quadratic time.
 function options.trimmed(text)
@@ -80,67 +81,41 @@ function options.trimmed(text)
 end
 
 --- The longest duration of something, in seconds.
-function options.duration(value)
-    if type(value) ~= "number" or not (value > 0 and value < huge) then
-        return false, "a number of seconds above 0"
-    end
-    return true, value
-end
+options.duration = returned("a number of seconds above 0", function(value)
+    return type(value) == "number" and value > 0 and value < huge
+end)
 
 --- Converts a whole number to an integer, in versions of Lua that distinguish them: 3.0 is then written "3", and 3.0 - 1 is 2.
 local to_integer = math.tointeger or function(value)
     return value
 end
 
-local function is_count(value, largest)
-    return type(value) == "number" and value >= 1 and value <= largest and floor(value) == value
+--- Makes a check of whole numbers.
+local function whole(least, most)
+    local expected = format("a whole number from %d to %d", least, most)
+    return function(value)
+        if type(value) == "number" and value >= least and value <= most and floor(value) == value then
+            return true, to_integer(value)
+        end
+        return false, expected
+    end
 end
 
---- How often in a row a lock may stay within one client.
-function options.handoff(value)
-    if value ~= 0 and not is_count(value, LARGEST_COUNT) then
-        return false, format("a whole number from 0 to %d", LARGEST_COUNT)
-    end
-    return true, to_integer(value)
-end
-
---- How many permits a semaphore has.
-function options.permits(value)
-    if not is_count(value, LARGEST_COUNT) then
-        return false, format("a whole number from 1 to %d", LARGEST_COUNT)
-    end
-    return true, to_integer(value)
-end
-
---- How many permits are acquired at once.
-function options.count(value)
-    if not is_count(value, LARGEST_TAKE) then
-        return false, format("a whole number from 1 to %d", LARGEST_TAKE)
-    end
-    return true, to_integer(value)
-end
+--- How often in a row a lock may stay within one client; how many permits a semaphore has; how many are acquired at once.
+options.handoff, options.permits, options.count = whole(0, LARGEST_COUNT), whole(1, LARGEST_COUNT), whole(1, LARGEST_TAKE)
 
 --- The version that a node must have, as ZooKeeper counts it.
-function options.version(value)
-    if type(value) ~= "number" or not (value >= -1 and value <= LARGEST_COUNT and floor(value) == value) then
-        return false, format("an integer from -1 (any) to %d", LARGEST_COUNT)
-    end
-    return true, value
-end
+options.version = returned(format("an integer from -1 (any) to %d", LARGEST_COUNT), function(value)
+    return type(value) == "number" and value >= -1 and value <= LARGEST_COUNT and floor(value) == value
+end)
 
-function options.session_timeout(value)
-    if type(value) ~= "number" or not (value >= SHORTEST_SESSION and value <= LONGEST_SESSION) then
-        return false, format("a number of seconds from %g to %d", SHORTEST_SESSION, LONGEST_SESSION)
-    end
-    return true, value
-end
+options.session_timeout = returned(format("a number of seconds from %g to %d", SHORTEST_SESSION, LONGEST_SESSION), function(value)
+    return type(value) == "number" and value >= SHORTEST_SESSION and value <= LONGEST_SESSION
+end)
 
-function options.identity(value)
-    if type(value) ~= "string" or value == "" or #value > LONGEST_IDENTITY or has_nul(value) then
-        return false, format("a string of 1 to %d bytes without a NUL", LONGEST_IDENTITY)
-    end
-    return true, value
-end
+options.identity = returned(format("a string of 1 to %d bytes without a NUL", LONGEST_IDENTITY), function(value)
+    return type(value) == "string" and value ~= "" and #value <= LONGEST_IDENTITY and not has_nul(value)
+end)
 
 --- The longest label of a metric, in bytes.
 local LONGEST_LABEL = 64
@@ -156,21 +131,15 @@ local function without_multibyte(text)
 end
 
 --- The value of a label of a metric. Prometheus refuses a whole page for one value that is not UTF-8.
-function options.label(value)
-    if type(value) ~= "string" or value == "" or #value > LONGEST_LABEL or has_nul(value)
-        or without_multibyte(value):find("[\1-\31\127-\255]") then
-        return false, format("a string of 1 to %d bytes in UTF-8, without control characters", LONGEST_LABEL)
-    end
-    return true, value
-end
+options.label = returned(format("a string of 1 to %d bytes in UTF-8, without control characters", LONGEST_LABEL), function(value)
+    return type(value) == "string" and value ~= "" and #value <= LONGEST_LABEL and not has_nul(value)
+        and not without_multibyte(value):find("[\1-\31\127-\255]")
+end)
 
 --- The name of something that the program has made elsewhere.
-function options.name(value)
-    if type(value) ~= "string" or value == "" then
-        return false, "a string that is not empty"
-    end
-    return true, value
-end
+options.name = returned("a string that is not empty", function(value)
+    return type(value) == "string" and value ~= ""
+end)
 
 --- "crwd" or 15 -> 15; nil if the value is neither letters nor bits.
 local function permission_bits(perms)
@@ -238,12 +207,9 @@ function options.auth(value)
     return true, entries
 end
 
-function options.adapter(value)
-    if type(value) ~= "string" and type(value) ~= "table" then
-        return false, "the name of an adapter or a table with wait and wake"
-    end
-    return true, value
-end
+options.adapter = returned("the name of an adapter or a table with wait and wake", function(value)
+    return type(value) == "string" or type(value) == "table"
+end)
 
 local TLS_EXPECTED = "a table with no other fields than ca_file, ca_path, cert_file, key_file, key_password, server_name, " ..
     "verify, min_version, ciphers"

@@ -3,6 +3,8 @@
 -- For the command and for zklock.inspect. They need LuaSocket, and servers that allow them (`4lw.commands.whitelist`; only srvr is
 -- allowed by default). They block.
 
+local options = require "zklock.options"
+
 local ipairs, pcall, require, tonumber = ipairs, pcall, require, tonumber
 local concat = table.concat
 local format = string.format
@@ -16,20 +18,12 @@ local TIMEOUT = 2
 local UNREACHABLE, SILENT, FORBIDDEN, FULL = "unreachable", "silent", "forbidden", "full"
 words.UNREACHABLE = UNREACHABLE
 
---- The port of an address without one.
-local PORT = 2181
-
 --- Splits a connection string into its addresses; the chroot is left out.
 ---@return table # of { host =, port =, address = "host:port" }
 function words.addresses(servers)
     local list = {}
-    for part in servers:gsub("/.*$", ""):gmatch "[^,%s]+" do
-        local host, port = part:match "^%[(.-)%]:?(%d*)$"
-        if not host then
-            host, port = part:match "^(.-):(%d+)$"
-        end
-        host, port = host or part, tonumber(port) or PORT
-        list[#list + 1] = { host = host, port = port, address = format(host:find ":" and "[%s]:%d" or "%s:%d", host, port) }
+    for host, port in (options.servers(servers) or ""):match("^[^/]*"):gmatch "([^,]+):(%d+)" do
+        list[#list + 1] = { host = host:match "^%[(.*)%]$" or host, port = tonumber(port), address = host .. ":" .. port }
     end
     return list
 end

@@ -7,7 +7,6 @@
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-
 ---@class zklock.ui
 local ui = {}
 

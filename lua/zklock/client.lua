@@ -656,6 +656,8 @@ end
 --     this one still runs, and this one answers "lost".
 --   * `timeout` seconds, 0 or more, default ttl. The call waits no longer for another program.
 --   * `no_wait` true: does not wait for another program. Not together with timeout.
+--   * `no_cleanup` true: the mutex stays held until ttl is over, also when fn has ended or raised, as long as this client is
+--     open. So fn runs once in that time. Client:group_stats counts the end as a loss with the reason "max_hold".
 --
 -- @tparam string key any string; the mutex is at zklock.path("/cluster_mutex", key)
 -- @tparam table|nil settings

@@ -213,6 +213,10 @@ function steps.lost(record)
     return record.hold:problem()
 end
 
+function steps.holds(record)
+    return { with_lock.ends(record.hold, record.level) }
+end
+
 function steps.release(record, seconds, may_wait)
     local hold = record.hold
     if not hold then
@@ -234,22 +238,30 @@ end
 -- collected. fn may release the lock early itself. If fn then acquires it anew, the new hold is released too. A hold of this
 -- object that another coroutine has acquired meanwhile is not released.
 --
+-- With `min_hold` the lock is kept for at least so many seconds after its grant, also if fn ends earlier or raises: with_lock waits
+-- and releases then. So a program that comes later, because its clock is late, is still refused. A loss in that time is told to
+-- on_lost, and does not change what with_lock returns. `max_hold` ends the hold earlier if it is shorter, and so does the end of
+-- the client.
+--
 -- The release waits for the server for as long as the acquisition was allowed to wait, but at least a second and at most the
 -- session timeout. If the server has not acknowledged it by then, the release goes on in the background.
 --
 -- @tparam function fn
--- @tparam table|number|nil timeout as of acquire; nil: no limit
+-- @tparam table|number|nil timeout as of acquire, without `callback`; the table also takes `min_hold`, seconds above 0; nil: no
+--   limit
 -- @param ... further arguments for fn
 -- @treturn true|nil nil: fn did not run, or the lock was lost before fn ended
 -- @return fn's results; or message, code: as of acquire; when the code is "lost" and fn ran, its results follow
 -- @raise what fn raises; when the arguments are malformed
 function Lock:with_lock(fn, timeout, ...)
     check_self(self, "with_lock")
-    local seconds, count, keep = with_lock.read(self, fn, timeout)
+    local seconds, count, keep, _, min_hold = with_lock.read(self, fn, timeout)
     if not seconds then
         error("lock:with_lock: " .. count, 2)
     end
-    return with_lock.run(steps, self, new_record(false, true), fn, seconds, count, keep, ...)
+    local record = new_record(false, true)
+    record.min_hold = min_hold
+    return with_lock.run(steps, self, record, fn, seconds, count, keep, ...)
 end
 
 -- The running coroutine's hold ------------------------------------------------------------------------------------------

@@ -128,6 +128,10 @@ function steps.acquire(self, run, seconds)
     return MultiHold.new(self, holds)
 end
 
+function steps.holds(run)
+    return runs.holds(run)
+end
+
 function steps.lost(run)
     local message, code
     for index = 1, #run.records do
@@ -146,18 +150,20 @@ end
 
 --- Runs `fn(hold, …)` while holding all members, and always releases them afterwards: as Lock:with_lock.
 -- @tparam function fn
--- @tparam table|number|nil timeout as of acquire; nil: no limit
+-- @tparam table|number|nil timeout as of acquire, and `min_hold` as of Lock:with_lock; nil: no limit
 -- @param ... further arguments for fn
 -- @treturn true|nil nil: fn did not run, or a member was lost before fn ended
 -- @return fn's results; or message, code; when the code is "lost" and fn ran, its results follow
 -- @raise what fn raises; when the arguments are malformed
 function Multi:with_lock(fn, timeout, ...)
     check_self(self, "with_lock")
-    local seconds, count, keep = with_lock.read(self, fn, timeout)
+    local seconds, count, keep, _, min_hold = with_lock.read(self, fn, timeout)
     if not seconds then
         error("multi:with_lock: " .. count, 2)
     end
-    return with_lock.run(steps, self, new_run(self, keep, true), fn, seconds, count, keep, ...)
+    local run = new_run(self, keep, true)
+    run.min_hold = min_hold
+    return with_lock.run(steps, self, run, fn, seconds, count, keep, ...)
 end
 
 -- The running coroutine's holds ----------------------------------------------------------------------------------------

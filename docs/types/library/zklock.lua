@@ -113,6 +113,7 @@
 ---@field ttl? number seconds, more than 0, after which the mutex ends by itself; default: 60
 ---@field timeout? number seconds, 0 or more, to wait for another program; default: ttl
 ---@field no_wait? boolean returns false at once if another program is ahead; default: false
+---@field no_cleanup? boolean the mutex stays held until ttl is over; default: false
 
 ---@class zklock.AcquireOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
@@ -120,6 +121,11 @@
 ---@field callback? fun(hold: zklock.Hold?, message: string?, code: zklock.Code?) acquire returns a call at once
 
 ---@class zklock.WithLockOptions
+---@field timeout? number seconds, 0 or more (0: a try); default: for ever
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field min_hold? number seconds, more than 0, for which the lock is kept at least; default: until fn ends
+
+---@class zklock.MultiAcquireOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
 
@@ -137,6 +143,7 @@
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; default: 1
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field min_hold? number seconds, more than 0, for which the permits are kept at least; default: until fn ends
 
 ---@class zklock.SemaphoreTryOptions
 ---@field count? integer the permits wanted, together or not at all, 1 to 1000; default: 1
@@ -821,7 +828,7 @@ function MultiHold:transaction() end
 local Multi = {}
 
 --- Acquires all members, or none.
----@param timeout? number|zklock.WithLockOptions seconds (0: a try); default: for ever
+---@param timeout? number|zklock.MultiAcquireOptions seconds (0: a try); default: for ever
 ---@return zklock.MultiHold? hold
 ---@return string? message
 ---@return zklock.Code? code

@@ -5,18 +5,25 @@
 --
 --   * `acquire(self, taken, seconds, count, keep)` returns the hold for the function; or nil, message, code.
 --   * `lost(taken)` returns message and code if a hold has ended while the function ran.
+--   * `holds(taken)` returns the list of what the release is going to end.
 --   * `release(taken, seconds, may_wait)` gives back what is still held of the acquisition. If it may, it waits for the server as
 --     long as the acquisition was allowed to. Returns a message if a hold turns out to be lost. Does nothing the second time.
+--
+-- With `min_hold`, `taken.min_hold` is that number of seconds, and after the acquisition `taken.rest_until` is when they are over.
+-- Until then the function's end is followed by a *rest*, in which the locks are kept. The function has its outcome by then, so a
+-- loss in the rest does not change what with_lock returns.
 
 local caller = require "zklock.lock.caller"
+local core = require "zklock.core"
 local wait = require "zklock.wait"
 
 local coroutine, error, pcall, setmetatable, type = coroutine, error, pcall, setmetatable, type
+local now = core.now
 
 local with_lock = {}
 
 --- Reads the arguments of a with_lock.
--- @treturn number seconds, count and whether to keep; or nil and what is wrong
+-- @treturn number seconds, count, whether to keep, nil and min_hold or nil; or nil and what is wrong
 function with_lock.read(self, fn, timeout)
     if type(fn) ~= "function" then
         return nil, "the first argument must be a function"
@@ -38,15 +45,52 @@ function with_lock.ends(hold, level)
     return anew and anew._state and anew._caller.thread == me.thread and anew or nil
 end
 
+--- A rest: what a wait knows of it (zklock.wait).
+local Rest = {}
+Rest.__index = Rest
+
+--- The coroutine that rests was closed, or does not go on.
+function Rest:abandon()
+    self.steps.release(self.taken, self.seconds, false)
+end
+
+--- Whether a hold has ended meanwhile.
+local function has_ended(rest)
+    for index = 1, #rest.holds do
+        if not rest.holds[index]:held() then
+            return true
+        end
+    end
+    return false
+end
+
+--- Keeps the locks until min_hold is over, or until one of them is lost.
+-- @treturn boolean whether there was a rest
+local function await_rest(client, steps, taken, seconds)
+    if not taken.rest_until or now() >= taken.rest_until then
+        return false
+    end
+    local holds, handles = steps.holds(taken), {}
+    for index = 1, #holds do
+        handles[index] = holds[index]:acquisition():id()
+    end
+    if holds[1] then
+        local rest = setmetatable({ steps = steps, taken = taken, seconds = seconds, holds = holds }, Rest)
+        wait.until_decided(client, handles, taken.rest_until, has_ended, rest)
+    end
+    return true
+end
+
 --- Ends a with_lock after its function: `ok, …` are pcall's results.
-local function finish(steps, taken, seconds, ok, ...)
+local function finish(client, steps, taken, seconds, ok, ...)
     local lost, code = steps.lost(taken)
+    local rested = not lost and await_rest(client, steps, taken, seconds)
     local found = steps.release(taken, seconds, true)
     if not ok then
         error((...), 0)
     elseif lost then
         return nil, lost, code, ...
-    elseif found then
+    elseif found and not rested then
         return nil, found, "lost", ...
     end
     return true, ...
@@ -88,7 +132,8 @@ local function acquire_and_run(steps, self, taken, fn, seconds, count, keep, ...
     if not hold then
         return nil, message, code
     end
-    return finish(steps, taken, seconds, call(self._client, steps, taken, seconds, fn, hold, ...))
+    taken.rest_until = taken.min_hold and now() + taken.min_hold
+    return finish(self._client, steps, taken, seconds, call(self._client, steps, taken, seconds, fn, hold, ...))
 end
 
 --- Ends a with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.

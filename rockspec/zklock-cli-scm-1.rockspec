@@ -30,6 +30,7 @@ build = {
   modules = {
     ["zklock.process"] = {
       sources = {
+        "csrc/process/background.c",
         "csrc/process/group.c",
         "csrc/process/guardian.c",
         "csrc/process/lua_process.c",
@@ -41,6 +42,7 @@ build = {
     },
     ["zklock.cli"] = "lua/zklock/cli.lua",
     ["zklock.cli.acquire"] = "lua/zklock/cli/acquire.lua",
+    ["zklock.cli.background"] = "lua/zklock/cli/background.lua",
     ["zklock.cli.codes"] = "lua/zklock/cli/codes.lua",
     ["zklock.cli.commands.bench"] = "lua/zklock/cli/commands/bench.lua",
     ["zklock.cli.commands.break"] = "lua/zklock/cli/commands/break.lua",

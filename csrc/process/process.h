@@ -9,6 +9,7 @@
 #ifndef ZKLOCK_PROCESS_H
 #define ZKLOCK_PROCESS_H
 
+#include "background.h"
 #include "group.h"
 #include "guardian.h"
 #include "signals.h"

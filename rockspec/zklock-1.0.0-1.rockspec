@@ -144,6 +144,7 @@ build = {
     ["zklock.check_self"] = "lua/zklock/check_self.lua",
     ["zklock.client"] = "lua/zklock/client.lua",
     ["zklock.cluster_mutex"] = "lua/zklock/cluster_mutex.lua",
+    ["zklock.configuration"] = "lua/zklock/configuration.lua",
     ["zklock.desk"] = "lua/zklock/desk.lua",
     ["zklock.inspect"] = "lua/zklock/inspect.lua",
     ["zklock.inspect.queue"] = "lua/zklock/inspect/queue.lua",

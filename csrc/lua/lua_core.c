@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -141,6 +142,14 @@ static int core_features(lua_State *L)
     return 1;
 }
 
+/* core.others_may_read(path) -> whether users other than its owner may read the file; false if there is none */
+static int core_others_may_read(lua_State *L)
+{
+    struct stat file;
+    lua_pushboolean(L, stat(luaL_checkstring(L, 1), &file) == 0 && (file.st_mode & (S_IRGRP | S_IROTH)) != 0);
+    return 1;
+}
+
 /* --- the module ---------------------------------------------------------------------------------------------------- */
 
 static const luaL_Reg functions[] = {
@@ -155,6 +164,7 @@ static const luaL_Reg functions[] = {
     {"node_path_problem", core_node_path_problem},
     {"node_name", core_node_name},
     {"default_identity", core_default_identity},
+    {"others_may_read", core_others_may_read},
     {"memory", core_memory},
     {"alarm", core_alarm},
     {"scope", core_scope},

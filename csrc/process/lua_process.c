@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "process.h"
@@ -173,14 +172,6 @@ static int process_window(lua_State *L)
     lua_pushinteger(L, size.ws_col);
     lua_pushinteger(L, size.ws_row);
     return 2;
-}
-
-/* others_may_read(path) -> whether users other than its owner may read the file; false if there is none */
-static int process_others_may_read(lua_State *L)
-{
-    struct stat file;
-    lua_pushboolean(L, stat(luaL_checkstring(L, 1), &file) == 0 && (file.st_mode & (S_IRGRP | S_IROTH)) != 0);
-    return 1;
 }
 
 /* now() -> seconds on CLOCK_BOOTTIME, the clock of leases */
@@ -533,7 +524,6 @@ LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
         {"keep", process_keep},
         {"is_terminal", process_is_terminal},
         {"window", process_window},
-        {"others_may_read", process_others_may_read},
         {"now", process_now},
         {"catch", process_catch},
         {"next_signal", process_next_signal},

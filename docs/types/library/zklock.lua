@@ -339,7 +339,7 @@
 local zklock = {}
 
 --- Opens a client: one session with ZooKeeper, maintained in the background and replaced when it expires.
----@param servers string "host:2181,host:2181/chroot"
+---@param servers? string "host:2181,host:2181/chroot"; nil: those of the configuration of this machine
 ---@param settings? zklock.ConnectOptions
 ---@return zklock.Client? client
 ---@return string? message
@@ -347,7 +347,7 @@ local zklock = {}
 function zklock.connect(servers, settings) end
 
 --- Returns the only client of this Lua state (in nginx: of this worker) for a server list and options. Does not wait.
----@param servers string "host:2181,host:2181/chroot"
+---@param servers? string "host:2181,host:2181/chroot"; nil: those of the configuration of this machine
 ---@param settings? zklock.ConnectOptions
 ---@return zklock.Client? client
 ---@return string? message

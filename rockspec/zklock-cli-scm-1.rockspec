@@ -51,6 +51,7 @@ build = {
     ["zklock.cli.commands.doctor"] = "lua/zklock/cli/commands/doctor.lua",
     ["zklock.cli.commands.hold"] = "lua/zklock/cli/commands/hold.lua",
     ["zklock.cli.commands.ls"] = "lua/zklock/cli/commands/ls.lua",
+    ["zklock.cli.commands.once"] = "lua/zklock/cli/commands/once.lua",
     ["zklock.cli.commands.revoke"] = "lua/zklock/cli/commands/revoke.lua",
     ["zklock.cli.commands.run"] = "lua/zklock/cli/commands/run.lua",
     ["zklock.cli.commands.top"] = "lua/zklock/cli/commands/top.lua",

@@ -175,6 +175,7 @@ build = {
     ["zklock.multi.release"] = "lua/zklock/multi/release.lua",
     ["zklock.multi.run"] = "lua/zklock/multi/run.lua",
     ["zklock.node"] = "lua/zklock/node.lua",
+    ["zklock.once"] = "lua/zklock/once.lua",
     ["zklock.options"] = "lua/zklock/options.lua",
     ["zklock.protect"] = "lua/zklock/protect.lua",
     ["zklock.report"] = "lua/zklock/report.lua",

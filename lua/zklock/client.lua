@@ -649,7 +649,7 @@ end
 
 --- Runs a function once in the whole fleet: the first program that calls this for a key runs its function, and those that call it
 -- meanwhile wait until that has ended, and run nothing. Kong's function of the same name is the model. A call after the end runs
--- its function again. For a job that must be done once for good, or again after a crash, keep a marker: examples/nightly.lua.
+-- its function again. For a job that must be done once in a day, or again after a crash: Client:once.
 --
 -- Options:
 --   * `ttl` seconds above 0, default 60. The mutex is held no longer than that. Then the next call may run its function while
@@ -675,6 +675,39 @@ function Client:cluster_mutex(key, settings, fn)
         error("client:cluster_mutex: " .. wrong, 2)
     end
     return cluster_mutex.run(self, key, read, fn)
+end
+
+--- Runs a function once in each period in the whole fleet: in a period in which it has run already, it does not run again. The lock
+-- is the mutex at `path`. A node beside it records who has run the function, when, and whether it failed.
+--
+-- The function runs at least once: again, if its program ends, or loses the lock, before that is recorded. All times are those of
+-- the servers, so clocks of machines do not matter. Programs that call this meanwhile wait until the function has ended, and then
+-- answer false.
+--
+-- Options, of which one of the first two must be given:
+--   * `every` seconds above 0: the length of the periods, which begin at whole multiples of it since 1970. 86400: the days in UTC.
+--   * `slot` the name of the period, 1 to 1024 bytes: the function does not run again for the name for which it has run last.
+--   * `timeout` seconds, 0 or more, default no limit: how long to wait for another program; 0: as Lock:try_acquire.
+--   * `retry_failed` default false; true: a function that has failed is run again in the same period. It has failed if it has
+--     raised an error, or returned nil or false and a message.
+--
+-- @tparam string path as of Client:mutex
+-- @tparam table settings
+-- @tparam function fn is called with the hold. It may yield, but not on Lua 5.1
+-- @treturn boolean|nil true: fn has run; false: it had run in this period. nil: an error
+-- @return fn's results; or, after false, the record: `{ by = identity, begun = seconds since 1970, age = seconds since then,
+--   outcome = "done"|"failed", slot = string|nil }`; or message, code: as of Lock:with_lock. After "lost" fn's results follow if it
+--   has run: nothing is recorded, and it will run again
+-- @raise what fn raises, which counts as failed; when an argument is malformed
+function Client:once(path, settings, fn)
+    check_self(self, "once")
+    local once = require "zklock.once" -- few programs come here
+    local read, wrong = once.read(settings, fn)
+    wrong = wrong or options.path_problem(path)
+    if wrong then
+        error("client:once: " .. wrong, 2)
+    end
+    return once.run(self, path, read, fn)
 end
 
 --- Makes a candidate for leadership, and begins its campaign in the background. One of all candidates of a path leads. Does not

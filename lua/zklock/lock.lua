@@ -260,8 +260,13 @@ function Lock:with_lock(fn, timeout, ...)
         error("lock:with_lock: " .. count, 2)
     end
     local record = new_record(false, true)
-    record.min_hold = min_hold
+    record.extra = min_hold and { min_hold = min_hold } or nil
     return with_lock.run(steps, self, record, fn, seconds, count, keep, ...)
+end
+
+--- with_lock with a record that has `extra` (zklock.lock.with_lock).
+function Lock.with_record(self, record, fn, seconds)
+    return with_lock.run(steps, self, record, fn, seconds, 1)
 end
 
 -- The running coroutine's hold ------------------------------------------------------------------------------------------

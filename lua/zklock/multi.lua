@@ -162,7 +162,7 @@ function Multi:with_lock(fn, timeout, ...)
         error("multi:with_lock: " .. count, 2)
     end
     local run = new_run(self, keep, true)
-    run.min_hold = min_hold
+    run.extra = min_hold and { min_hold = min_hold } or nil
     return with_lock.run(steps, self, run, fn, seconds, count, keep, ...)
 end
 

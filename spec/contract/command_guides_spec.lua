@@ -162,9 +162,9 @@ local function accepts(unit, code)
     return list:find(("%%f[%%d]%d%%f[%%D]"):format(code)) ~= nil
 end
 
---- Returns the command of the crontab, as cron gives it to the shell, and its variables.
-local function read_crontab()
-    local text, variables = files.read(PROGRAMS .. "report.cron"), {}
+--- Returns the command of a crontab, as cron gives it to the shell, and its variables.
+local function read_crontab(file)
+    local text, variables = files.read(PROGRAMS .. file), {}
     for line in text:gmatch "[^\n]+" do
         local name, value = line:match "^([%u_]+)=(.*)$"
         if name and name ~= "ZKLOCK_SERVERS" and name ~= "PATH" then
@@ -186,7 +186,7 @@ describe("docs/guides.md", function()
                 problems[#problems + 1] = path .. " is not in docs/guides.md, or differs"
             end
         end
-        assert.equal(10, count)
+        assert.equal(11, count)
         documentation.none(problems)
     end)
 end)
@@ -196,7 +196,7 @@ describe("the guide of cron", function()
 
     it("runs the job on one of ten machines, and writes nothing", function()
         local fleet = new_fleet()
-        local line, variables = read_crontab()
+        local line, variables = read_crontab "report.cron"
         assert.truthy(table.concat(variables, " "):find("KEEP=60", 1, true))
         variables[#variables + 1] = "KEEP=0"
         fleet:close_gate()
@@ -241,6 +241,27 @@ describe("the guide of cron", function()
         result = machine:finish()
         assert.equal(120, result.status)
         assert.truthy(result.output:find("the lock was lost, and the job was stopped before its end", 1, true), result.output)
+    end)
+end)
+
+describe("the guide of a job that is finished once a night", function()
+    after_each(fixture.clean)
+
+    it("runs it again if its machine crashes, and not on a machine that comes later", function()
+        local fleet = new_fleet()
+        local line, replaced = read_crontab("once.cron"):gsub("24h", "9999h") -- whenever this runs
+        assert.equal(1, replaced)
+        fleet:close_gate()
+        local machines = fleet:start_all("exec " .. line, { "ZKLOCK_SESSION_TIMEOUT=" .. SHORT_SESSION })
+        fleet:await_begun(1)
+        assert(os.execute("kill -KILL " .. fleet:first_in "/locks/report"))
+        fleet:await_begun(2)
+        fleet:open_gate()
+        local codes, output = finish_all(machines)
+        assert.same({ { [0] = MACHINES - 1, [137] = 1 }, "Killed\n" }, { codes, output }) -- says the shell of that machine
+        local late = fleet:run(line)
+        assert.same({ 0, "", "", 2 }, { late.status, late.output, late.errors, fleet:begun() })
+        fleet:assert_no_complaint()
     end)
 end)
 
@@ -443,7 +464,7 @@ describe("the witness", function()
         'export ZKLOCK_PATH=$path ZKLOCK_TOKEN=0; exec "$@"'
 
     for _, case in ipairs {
-        { "the cron job", (read_crontab()) }, { "the deployment", "deploy v1 a" },
+        { "the cron job", (read_crontab "report.cron") }, { "the deployment", "deploy v1 a" },
         { "the systemd service", unit = "report.service" }, { "the service on one machine", "exec lead /leaders/billing billing" },
         { "the rolling restart", "rolling-restart 'systemctl restart web' healthy" }, { "the devices", "with-device job" }
     } do

@@ -115,6 +115,12 @@
 ---@field no_wait? boolean returns false at once if another program is ahead; default: false
 ---@field no_cleanup? boolean the mutex stays held until ttl is over; default: false
 
+---@class zklock.OnceOptions
+---@field every? number seconds, more than 0: the length of a period by the servers' clock; 86400: the days in UTC
+---@field slot? string the name of the period, 1 to 1024 bytes, in place of every
+---@field timeout? number seconds, 0 or more (0: a try) to wait for another program; default: for ever
+---@field retry_failed? boolean a function that has failed runs again in the same period; default: false
+
 ---@class zklock.AcquireOptions
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
@@ -461,6 +467,16 @@ function Client:multi(locks) end
 ---@return string? message
 ---@return zklock.Code? code
 function Client:cluster_mutex(key, settings, fn) end
+
+--- Runs a function once in each period in the whole fleet. Returns true and the results of fn if it has run; false and the record
+--- of the last run, { by =, begun =, age =, outcome =, slot = }, if it had run in this period; or nil, message, code. After "lost"
+--- it runs again.
+---@param path string
+---@param settings zklock.OnceOptions
+---@param fn fun(hold: zklock.Hold): ...: any
+---@return boolean? ran
+---@return any ...
+function Client:once(path, settings, fn) end
 
 --- Makes a candidate for leadership, and begins its campaign.
 ---@param path string

@@ -9,9 +9,12 @@
 --   * `release(taken, seconds, may_wait)` gives back what is still held of the acquisition. If it may, it waits for the server as
 --     long as the acquisition was allowed to. Returns a message if a hold turns out to be lost. Does nothing the second time.
 --
--- With `min_hold`, `taken.min_hold` is that number of seconds, and after the acquisition `taken.rest_until` is when they are over.
--- Until then the function's end is followed by a *rest*, in which the locks are kept. The function has its outcome by then, so a
--- loss in the rest does not change what with_lock returns.
+-- `taken.extra` is a table if there is more to do than that:
+--
+--   * `min_hold`, seconds: after the function's end, the locks are kept until they are over. The function has its outcome by then,
+--     so a loss in this *rest* does not change what with_lock returns. `rest_until` is its end.
+--   * `begin(hold)`, called when the locks are held: true, or false, message, code, with which with_lock ends without the function.
+--   * `finish(ok, ...)`, called with pcall's results of the function, if no lock is lost, before the rest.
 
 local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
@@ -67,7 +70,8 @@ end
 --- Keeps the locks until min_hold is over, or until one of them is lost.
 -- @treturn boolean whether there was a rest
 local function await_rest(client, steps, taken, seconds)
-    if not taken.rest_until or now() >= taken.rest_until then
+    local until_then = taken.extra.rest_until
+    if not until_then or now() >= until_then then
         return false
     end
     local holds, handles = steps.holds(taken), {}
@@ -76,7 +80,7 @@ local function await_rest(client, steps, taken, seconds)
     end
     if holds[1] then
         local rest = setmetatable({ steps = steps, taken = taken, seconds = seconds, holds = holds }, Rest)
-        wait.until_decided(client, handles, taken.rest_until, has_ended, rest)
+        wait.until_decided(client, handles, until_then, has_ended, rest)
     end
     return true
 end
@@ -84,7 +88,13 @@ end
 --- Ends a with_lock after its function: `ok, …` are pcall's results.
 local function finish(client, steps, taken, seconds, ok, ...)
     local lost, code = steps.lost(taken)
-    local rested = not lost and await_rest(client, steps, taken, seconds)
+    local extra, rested = not lost and taken.extra, false
+    if extra then
+        if extra.finish then
+            extra.finish(ok, ...)
+        end
+        rested = await_rest(client, steps, taken, seconds)
+    end
     local found = steps.release(taken, seconds, true)
     if not ok then
         error((...), 0)
@@ -132,7 +142,18 @@ local function acquire_and_run(steps, self, taken, fn, seconds, count, keep, ...
     if not hold then
         return nil, message, code
     end
-    taken.rest_until = taken.min_hold and now() + taken.min_hold
+    local extra = taken.extra
+    if extra then
+        extra.rest_until = extra.min_hold and now() + extra.min_hold
+        local begun, problem, why = true, nil, nil
+        if extra.begin then
+            begun, problem, why = extra.begin(hold)
+        end
+        if not begun then
+            steps.release(taken, seconds, true)
+            return nil, problem, why
+        end
+    end
     return finish(self._client, steps, taken, seconds, call(self._client, steps, taken, seconds, fn, hold, ...))
 end
 

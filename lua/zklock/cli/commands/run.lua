@@ -191,8 +191,8 @@ local function supervise(session, lock, members, guard, arguments, context, stat
     return supervisor
 end
 
---- Whether the lock is kept after a command's end: not if it is lost, or if the end of zklock is asked for.
-local function is_to_rest(supervisor)
+--- Whether a command has ended for reasons of its own: the lock is not lost, and the end was not asked for from outside.
+local function has_ended_by_itself(supervisor)
     return supervisor and supervisor.ended and not supervisor.lost and supervisor.reason ~= "revoked"
         and not supervisor.asked_to_end and supervisor.detail ~= "INT"
 end
@@ -221,9 +221,9 @@ local function rest(session, lock, members, arguments, context, status, granted)
     return nil
 end
 
---- Waits for the lock and runs the command. Fills in the status.
+--- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job, or nil.
 -- @treturn Supervisor|nil nil: the command did not run
-local function hold_and_run(arguments, context, guard, status, words)
+local function hold_and_run(arguments, context, guard, status, words, job)
     local began = process.now()
     local deadline = arguments.wait and began + arguments.wait or huge
     local session, exit, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
@@ -240,16 +240,23 @@ local function hold_and_run(arguments, context, guard, status, words)
     }, deadline)
     status.waited = process.now() - began
     local supervisor
+    if lock and job and not job.begin(session, lock, context, status) then
+        lock = nil -- it is released with the session
+    elseif not lock then
+        status.outcome, status.exit = outcome, members
+    end
     if lock then
         status.token, status.identity = members[1]:token(), client:desk().identity
         local granted = process.now()
         supervisor = supervise(session, lock, members, guard, arguments, context, status, words)
-        if arguments.at_least and is_to_rest(supervisor) then
+        local is_over = has_ended_by_itself(supervisor)
+        if is_over and job then
+            job.finish(supervisor, context, status)
+        end
+        if is_over and arguments.at_least then
             rest(session, lock, members, arguments, context, status, granted)
         end
         status.held = process.now() - granted
-    else
-        status.outcome, status.exit = outcome, members
     end
     if not session:close() then
         context:warn("the servers have not acknowledged the release of %s, which ends with the session timeout",
@@ -266,7 +273,13 @@ local function pass_on_interrupt(supervisor)
     end
 end
 
-function run.run(arguments, context)
+--- Runs the subcommand.
+-- @tparam table arguments
+-- @tparam Context context
+-- @tparam table|nil job for `zklock once`: `begin(session, hold, context, status)` is called when the lock is held; it returns
+--   whether the command is to run, or fills in the status. `finish(supervisor, context, status)` is called when the command has
+--   ended by itself; it may change the status
+function run.run_job(arguments, context, job)
     context.quiet = arguments.quiet
     local words, wrong = check(arguments)
     if not words then
@@ -285,7 +298,7 @@ function run.run(arguments, context)
         end
     end
     local status = { path = arguments.path, waited = 0, held = 0, revoked = false }
-    local ok, result = pcall(hold_and_run, arguments, context, guard, status, words)
+    local ok, result = pcall(hold_and_run, arguments, context, guard, status, words, job)
     if not ok then
         local signal = context:close(result)
         status.outcome, status.signal = signal and "interrupted" or "failed", signal or nil
@@ -300,6 +313,10 @@ function run.run(arguments, context)
     end
     pass_on_interrupt(ok and result)
     return status.exit
+end
+
+function run.run(arguments, context)
+    return run.run_job(arguments, context, nil)
 end
 
 return run

@@ -24,7 +24,8 @@
 --   * `waits_for` the path of the nearest contender that it waits for
 --   * `library` "zklock or Curator", "go-zookeeper", "kazoo", "zk-ruby", "ZooKeeper recipe", by its name
 --   * `identity` the node's data; nil: not read, or may not be read
---   * `revoked` true: another client has asked it to release. The request replaces the identity.
+--   * `revoked` true: another client has asked it to release. The request replaces the identity, which a holder of zklock with
+--     on_revoke writes again. Of other holders the identity is nil then.
 --   * `since` when its node was created, in seconds since 1970 by the servers' clock. A zklock node serves several acquisitions
 --     of a client, one after the other, so a lock may be held for a shorter time.
 --   * `session` id, 16 hexadecimal digits; nil: not read, or the node is persistent

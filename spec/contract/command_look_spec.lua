@@ -203,6 +203,24 @@ describe("zklock revoke", function()
         assert.same({ "mutex", "read", "semaphore" }, revoked)
     end)
 
+    it("names the holders before it asks, and what zklock run does by default; the holder keeps its name", function()
+        local path = fixture.path()
+        local holder = commands.start { "run", "--identity", "web3", path, "-c", "echo begun; read -r line" }
+        assert.equal("begun", holder:line())
+        for _ = 1, 2 do
+            local _, errors = output_of("revoke", path)
+            assert.truthy(errors:find("asking web3", 1, true) and errors:find("to release " .. path, 1, true), errors)
+            assert.truthy(errors:find("a zklock run ignores that, unless it has --on-revoke stop", 1, true), errors)
+            eventually(function()
+                local contender = json_of("who", "--json", path).contenders[1]
+                return contender.revoked and contender.identity == "web3", contender.identity
+            end)
+        end
+        assert.truthy(output_of("who", path):find("web3 (asked to release)", 1, true))
+        holder:tell "end"
+        assert.equal(0, holder:finish().status)
+    end)
+
     it("says when nobody holds", function()
         local path = fixture.path()
         local _, errors = output_of("revoke", path)

@@ -141,7 +141,7 @@ end
 
 --- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and
 -- then waits until others are released. Its permits are those of its acquisition, and those beyond the limit: Curator takes one at
--- a time. If there are no more permits than the limit, the head has them, and is leaving the queue.
+-- a time. If there are no more permits than the limit, the head's count as held: no node tells how many it wants.
 ---@param permits table
 ---@param line table
 ---@param limit? number

@@ -30,6 +30,7 @@ build = {
   modules = {
     ["zklock.process"] = {
       sources = {
+        "csrc/process/background.c",
         "csrc/process/guardian.c",
         "csrc/process/lua_process.c",
         "csrc/process/signals.c",
@@ -40,6 +41,7 @@ build = {
     },
     ["zklock.cli"] = "lua/zklock/cli.lua",
     ["zklock.cli.acquire"] = "lua/zklock/cli/acquire.lua",
+    ["zklock.cli.background"] = "lua/zklock/cli/background.lua",
     ["zklock.cli.codes"] = "lua/zklock/cli/codes.lua",
     ["zklock.cli.commands.bench"] = "lua/zklock/cli/commands/bench.lua",
     ["zklock.cli.commands.break"] = "lua/zklock/cli/commands/break.lua",
@@ -48,12 +50,14 @@ build = {
     ["zklock.cli.commands.doctor"] = "lua/zklock/cli/commands/doctor.lua",
     ["zklock.cli.commands.hold"] = "lua/zklock/cli/commands/hold.lua",
     ["zklock.cli.commands.ls"] = "lua/zklock/cli/commands/ls.lua",
+    ["zklock.cli.commands.once"] = "lua/zklock/cli/commands/once.lua",
     ["zklock.cli.commands.revoke"] = "lua/zklock/cli/commands/revoke.lua",
     ["zklock.cli.commands.run"] = "lua/zklock/cli/commands/run.lua",
     ["zklock.cli.commands.top"] = "lua/zklock/cli/commands/top.lua",
     ["zklock.cli.commands.ui"] = "lua/zklock/cli/commands/ui.lua",
     ["zklock.cli.commands.watch"] = "lua/zklock/cli/commands/watch.lua",
     ["zklock.cli.commands.who"] = "lua/zklock/cli/commands/who.lua",
+    ["zklock.cli.commands.why"] = "lua/zklock/cli/commands/why.lua",
     ["zklock.cli.context"] = "lua/zklock/cli/context.lua",
     ["zklock.cli.diagnosis"] = "lua/zklock/cli/diagnosis.lua",
     ["zklock.cli.figures"] = "lua/zklock/cli/figures.lua",
@@ -65,6 +69,7 @@ build = {
     ["zklock.cli.session"] = "lua/zklock/cli/session.lua",
     ["zklock.cli.settings"] = "lua/zklock/cli/settings.lua",
     ["zklock.cli.supervisor"] = "lua/zklock/cli/supervisor.lua",
+    ["zklock.cli.waits"] = "lua/zklock/cli/waits.lua",
     ["zklock.ui"] = "lua/zklock/ui.lua",
     ["zklock.ui.app"] = "lua/zklock/ui/app.lua",
     ["zklock.ui.history"] = "lua/zklock/ui/history.lua",

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -134,6 +135,14 @@ static int core_features(lua_State *L)
     return 1;
 }
 
+/* core.others_may_read(path) -> whether users other than its owner may read the file; false if there is none */
+static int core_others_may_read(lua_State *L)
+{
+    struct stat file;
+    lua_pushboolean(L, stat(luaL_checkstring(L, 1), &file) == 0 && (file.st_mode & (S_IRGRP | S_IROTH)) != 0);
+    return 1;
+}
+
 /* --- alarms -------------------------------------------------------------------------------------------------------- */
 
 /*
@@ -238,6 +247,7 @@ static const method functions[] = {
     {"node_path_problem", .function = core_node_path_problem},
     {"node_name", .function = core_node_name},
     {"default_identity", .function = core_default_identity},
+    {"others_may_read", .function = core_others_may_read},
     {"memory", .function = core_memory},
     {"alarm", .function = core_alarm},
     {"scope", .function = core_scope},

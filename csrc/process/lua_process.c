@@ -11,10 +11,10 @@
 #include <lua.h>
 #include <math.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "process.h"
@@ -174,14 +174,6 @@ static int process_window(lua_State *L)
     return 2;
 }
 
-/* others_may_read(path) -> whether users other than its owner may read the file; false if there is none */
-static int process_others_may_read(lua_State *L)
-{
-    struct stat file;
-    lua_pushboolean(L, stat(luaL_checkstring(L, 1), &file) == 0 && (file.st_mode & (S_IRGRP | S_IROTH)) != 0);
-    return 1;
-}
-
 /* now() -> seconds on CLOCK_BOOTTIME, the clock of leases */
 static int process_now(lua_State *L)
 {
@@ -234,6 +226,35 @@ static int process_signal_number(lua_State *L)
 static int process_raise(lua_State *L)
 {
     zkl_signals_raise(check_signal(L, 1), lua_toboolean(L, 2));
+    return 0;
+}
+
+/* signal(process id, name) -> true | nil, message */
+static int process_signal(lua_State *L)
+{
+    pid_t process = (pid_t)luaL_checkinteger(L, 1);
+    luaL_argcheck(L, process > 0, 1, "no process id");
+    return push_status(L, kill(process, check_signal(L, 2)) == 0);
+}
+
+/* --- a process in the background ----------------------------------------------------------------------------------- */
+
+/* fork(name of a signal) -> process id; 0 in the child, which gets the signal when its parent ends | nil, message */
+static int process_fork(lua_State *L)
+{
+    pid_t child = zkl_background_fork(check_signal(L, 1));
+    if (child < 0) {
+        return push_errno(L, errno);
+    }
+    lua_pushinteger(L, child);
+    return 1;
+}
+
+/* leave(): in the child of fork: its parent may end, and a terminal closes without effect. See zkl_background_leave. */
+static int process_leave(lua_State *L)
+{
+    (void)L;
+    zkl_background_leave();
     return 0;
 }
 
@@ -504,12 +525,14 @@ LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
         {"keep", process_keep},
         {"is_terminal", process_is_terminal},
         {"window", process_window},
-        {"others_may_read", process_others_may_read},
         {"now", process_now},
         {"catch", process_catch},
         {"next_signal", process_next_signal},
         {"signal_number", process_signal_number},
         {"raise", process_raise},
+        {"signal", process_signal},
+        {"fork", process_fork},
+        {"leave", process_leave},
         {"signal_group", process_signal_group},
         {"group_state", process_group_state},
         {"terminal", process_terminal},

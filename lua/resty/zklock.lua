@@ -8,8 +8,8 @@
 --     local elapsed, err = lock:lock(key)
 --     local ok, err = lock:unlock()
 --
--- docs/openresty.md lists what differs. The servers are those of `connect`, or of the environment variable ZKLOCK_SERVERS. All
--- objects of a worker share one client (`zklock.shared`).
+-- docs/openresty.md lists what differs. The servers are those of `connect`, or of the machine's configuration. All objects of a
+-- worker share one client (`zklock.shared`).
 --
 -- Errors are lua-resty-lock's where it has one: "timeout", "locked", "unlocked", "nil key", "empty key", "key too long", "not
 -- found", "dictionary not found". All others are messages of zklock, followed by zklock's code.
@@ -17,8 +17,8 @@
 local options = require "zklock.options"
 local zklock = require "zklock"
 
-local error, os, pairs, pcall, setmetatable, tonumber, tostring, type =
-    error, os, pairs, pcall, setmetatable, tonumber, tostring, type
+local error, pairs, pcall, setmetatable, tonumber, tostring, type =
+    error, pairs, pcall, setmetatable, tonumber, tostring, type
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local path, shared = zklock.path, zklock.shared
@@ -52,8 +52,9 @@ local connection = false
 ---@field prefix? string the path below which all locks are; default: "/zklock"
 
 --- Says which ZooKeeper the locks are in. Call it once, in init_by_lua or init_worker_by_lua, before the first `lock`. In
--- init_worker_by_lua it opens the worker's session, in the background. Without it the servers are those in the environment
--- variable ZKLOCK_SERVERS, which nginx passes to its workers only with `env ZKLOCK_SERVERS;`.
+-- init_worker_by_lua it opens the worker's session, in the background. Without it, or without `servers`, the servers are those of
+-- the machine's configuration, as of `zklock.shared`: the environment variable ZKLOCK_SERVERS, which nginx passes to its workers
+-- only with `env ZKLOCK_SERVERS;`, or /etc/zklock.lua.
 --
 ---@param settings resty.zklock.ConnectOptions without connect_timeout
 ---@return true? connected
@@ -89,18 +90,7 @@ end
 ---@return string # the prefix, or message
 ---@return zklock.Code? code
 local function open()
-    if not connection then
-        local servers = os.getenv("ZKLOCK_SERVERS")
-        if not servers then
-            return nil, 'the ZooKeeper servers are not known: call require("resty.zklock").connect { servers = "host:2181" } in ' ..
-                "init_worker_by_lua, or set the environment variable ZKLOCK_SERVERS", "failed"
-        end
-        local _, wrong = options.servers(servers)
-        if wrong then
-            return nil, "the environment variable ZKLOCK_SERVERS: " .. wrong, "failed"
-        end
-        connection = { servers = servers, prefix = PREFIX, settings = {} }
-    end
+    connection = connection or { prefix = PREFIX, settings = {} }
     local client, message, code = shared(connection.servers, connection.settings)
     if not client then
         return nil, message, code

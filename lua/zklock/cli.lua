@@ -29,7 +29,9 @@ local version = require "zklock.version"
 local concat, insert, remove = table.concat, table.insert, table.remove
 
 --- All subcommands, in the order of --help.
-local NAMES = { "run", "hold", "ls", "who", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev", "completion" }
+local NAMES = {
+    "run", "once", "hold", "ls", "who", "why", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev", "completion"
+}
 
 --- The signals that are read from a descriptor. Subcommands decide what they mean.
 local CAUGHT = { "INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "TSTP", "CONT", "CHLD" }
@@ -126,8 +128,8 @@ return function(words)
         ok, arguments = false, "a subcommand is missing: " .. concat(NAMES, ", ")
     end
     if not ok then
-        if name == "run" and not after then
-            arguments = arguments .. "; the command goes behind --, as in: zklock run PATH -- COMMAND"
+        if (name == "run" or name == "once") and not after then
+            arguments = string.format("%s; the command goes behind --, as in: zklock %s PATH -- COMMAND", arguments, name)
         end
         return context:fail(codes.FAILED, "%s (zklock%s --help shows the usage)", tostring(arguments), name and " " .. name or "")
     end

@@ -669,10 +669,13 @@ end
 ---@field ttl? number
 ---@field timeout? number seconds, 0 or more: the call waits no longer for another program; default: ttl
 ---@field no_wait? boolean true: does not wait for another program. Not together with timeout
+-- true: the mutex stays held until ttl is over, also when fn has ended or raised, as long as this client is open. So fn runs once
+-- in that time. Client:group_stats counts the end as a loss with the reason "max_hold"
+---@field no_cleanup? boolean
 
 --- Runs a function once in the whole fleet: the first program that calls this for a key runs its function, and those that call it
 -- meanwhile wait until that has ended, and run nothing. Kong's function of the same name is the model. A call after the end runs
--- its function again. For a job that must be done once for good, or again after a crash, keep a marker: examples/nightly.lua.
+-- its function again. For a job that must be done once in a day, or again after a crash: Client:once.
 --
 -- An error of fn is not raised.
 --
@@ -688,6 +691,44 @@ function Client:cluster_mutex(key, settings, fn)
     check_self(self, "cluster_mutex")
     local read = checked("cluster_mutex", cluster_mutex.read(key, settings, fn))
     return cluster_mutex.run(self, key, read, fn)
+end
+
+---@class zklock.OnceOptions
+-- seconds above 0: the length of the periods, which begin at whole multiples of it since 1970. 86400: the days in UTC. Either this
+-- or `slot` must be given
+---@field every? number
+-- the name of the period, 1 to 1024 bytes: the function does not run again for the name for which it has run last
+---@field slot? string
+---@field timeout? number seconds, 0 or more: how long to wait for another program; 0: as Lock:try_acquire; default: for ever
+-- true: a function that has failed is run again in the same period. It has failed if it has raised an error, or returned nil or
+-- false and a message; default: false
+---@field retry_failed? boolean
+
+--- Runs a function once in each period in the whole fleet: in a period in which it has run already, it does not run again. The lock
+-- is the mutex at `path`. A node beside it records who has run the function, when, and whether it failed.
+--
+-- The function runs at least once: again, if its program ends, or loses the lock, before that is recorded. All times are those of
+-- the servers, so clocks of machines do not matter. Programs that call this meanwhile wait until the function has ended, and then
+-- answer false.
+--
+-- Raises what fn raises, which counts as failed.
+--
+---@param path string as of Client:mutex
+---@param settings zklock.OnceOptions
+---@param fn fun(hold: zklock.Hold): ...: any is called with the hold. It may yield, but not on Lua 5.1
+---@return boolean? ran true: fn has run; false: it had run in this period. nil: an error
+---@return any ... fn's results; or, after false, the record: `{ by = identity, begun = seconds since 1970, age = seconds since
+--   then, outcome = "done"|"failed", slot = string|nil }`; or message, code: as of Lock:with_lock. After "lost" fn's results follow
+--   if it has run: nothing is recorded, and it will run again
+function Client:once(path, settings, fn)
+    check_self(self, "once")
+    local once = require "zklock.once" -- few programs come here
+    local read, wrong = once.read(settings, fn)
+    wrong = wrong or options.path_problem(path)
+    if wrong then
+        error("client:once: " .. wrong, 2)
+    end
+    return once.run(self, path, read, fn)
 end
 
 ---@class zklock.LeaderOptions

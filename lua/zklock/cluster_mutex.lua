@@ -19,7 +19,8 @@ local DIRECTORY = "/cluster_mutex"
 local SCHEMA = {
     ttl = { options.duration, 60 },
     timeout = { options.timeout },
-    no_wait = { options.boolean, false }
+    no_wait = { options.boolean, false },
+    no_cleanup = { options.boolean, false }
 }
 
 local function is_callable(value)
@@ -59,12 +60,43 @@ local function run_first(lock, run, fn)
     end
 end
 
+--- Does with `no_cleanup` what with_lock does without: the hold is left to its max_hold, unless the function has not run. Until
+-- then the client refers to it.
+---@return true? message code
+local function run_and_leave(lock, timeout, run, fn, left)
+    local hold, message, code = lock:acquire { timeout = timeout, keep = true }
+    if not hold then
+        return nil, message, code
+    end
+    left[lock:path()] = hold
+    run_first(hold, run, fn)
+    message, code = hold:problem()
+    if not run.began or hold:state() == "released" then
+        left[lock:path()] = nil
+        hold:release()
+    end
+    return not message or nil, message, code
+end
+
 --- Runs the public Client:cluster_mutex. The settings have been checked.
 function cluster_mutex.run(client, key, settings, fn)
-    local lock = client:mutex(key_path(DIRECTORY, key), { max_hold = settings.ttl })
+    local left = client:desk().left
+    local lock = client:mutex(key_path(DIRECTORY, key), {
+        max_hold = settings.ttl,
+        on_lost = settings.no_cleanup and function(hold)
+            if left[hold:path()] == hold then
+                left[hold:path()] = nil
+            end
+        end or nil
+    })
     local run = { began = false, raised = nil }
     local timeout = settings.no_wait and 0 or settings.timeout or settings.ttl
-    local ok, message, code = lock:with_lock(run_first, timeout, run, fn)
+    local ok, message, code
+    if settings.no_cleanup then
+        ok, message, code = run_and_leave(lock, timeout, run, fn, left)
+    else
+        ok, message, code = lock:with_lock(run_first, timeout, run, fn)
+    end
     if run.raised ~= nil then
         return nil, format("the function of the cluster mutex '%s' raised: %s", short(key), tostring(run.raised)), "failed"
     elseif ok then

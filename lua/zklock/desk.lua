@@ -27,6 +27,7 @@ return function(core, servers, adapter, settings)
         closing = false,                           -- zklock.shared does not return the client any more
         listeners = {},                            -- of Client:on("state")
         leaders = {},                              -- set of the candidates that campaign
+        left = {},                                 -- path -> the hold that a cluster_mutex has left to its max_hold
         contended = false,                         -- see zklock.multi.contended
 
         attempts = setmetatable({}, WEAK_KEYS),    -- set of the holds that are waited for, and of the runs of multis

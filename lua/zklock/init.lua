@@ -102,9 +102,41 @@ local CONNECT_SCHEMA = {
     tls = { options.tls }
 }
 
+--- Adds the machine's configuration to a program's settings, which come first.
+---@param settings? table
+---@return table? # the settings; nil: the configuration cannot be used
+---@return string # the servers; or what is wrong
+local function configured(settings)
+    local read, wrong = require("zklock.configuration").read({}, "name them in the program")
+    if not read then
+        return nil, wrong
+    end
+    local servers = read.servers
+    read.servers = nil
+    for name, value in pairs(settings or {}) do
+        read[name] = value
+    end
+    local known = read.auth or type(read.tls) == "table" and read.tls.cert_file
+    wrong = (settings or {}).acl == nil and options.creator_problem(read.acl, known, "without credentials")
+    if wrong then
+        return nil, wrong
+    end
+    return read, servers
+end
+
 --- The part that connect and shared have in common. Wrong arguments raise in the name of the function `called`, at the caller of
 -- that function, so open must not be called in a tail call (return).
 local function open(called, servers, settings)
+    if servers == nil then
+        local fits, wrong = options.read(settings, CONNECT_SCHEMA)
+        if not fits then
+            error(called .. wrong, 3)
+        end
+        settings, servers = configured(settings)
+        if not settings then
+            return nil, servers, "failed"
+        end
+    end
     local normal_servers, wrong = options.servers(servers)
     if not normal_servers then
         error(called .. wrong, 3)
@@ -164,14 +196,18 @@ end
 -- Waits until there is a session, unless `connect_timeout` is 0. With 0 the client is returned at once in state "connecting",
 -- and each operation that needs a connection waits for it within its timeout. When connect fails, nothing stays open.
 --
----@param servers string "host:2181,host:2181/chroot". The chroot stands once, at the end, and has no comma; an IPv6 address stands
---   in brackets
+-- Without servers, all settings that the program does not give are those of the machine, as for the command `zklock`: the
+-- environment (ZKLOCK_SERVERS …), then ~/.config/zklock.lua, then /etc/zklock.lua (docs/command.md). With servers, nothing of that
+-- is read.
+--
+---@param servers? string "host:2181,host:2181/chroot". The chroot stands once, at the end, and has no comma; an IPv6 address
+--   stands in brackets. nil: those of the machine's configuration
 ---@param settings? zklock.ConnectOptions
 ---@return zklock.Client? client
 ---@return string? message
 ---@return zklock.Code? code "disconnected" (no server answered, or not as ZooKeeper does), "no_node" (the chroot does not
 --   exist), "auth_failed", "tls_failed" (the handshake, a certificate or a file), "unsupported" (there is no OpenSSL), "phase",
---   "failed"
+--   "failed" (also: there is no configuration, or it cannot be used)
 function zklock.connect(servers, settings)
     local client, message, code = open("zklock.connect: ", servers, settings)
     return client, message, code
@@ -235,6 +271,9 @@ end
 --- Server list -> the latest client of zklock.shared, as a memo of its options (options.remember).
 local latest = {}
 
+--- Stands for the servers of the machine's configuration, which is read when a client is opened, and not before.
+local CONFIGURED = {}
+
 --- Options that do not make a different client.
 local UNCOUNTED = { connect_timeout = true, wait = true }
 
@@ -242,14 +281,15 @@ local UNCOUNTED = { connect_timeout = true, wait = true }
 -- call, and again when it was closed or belongs to a parent process. Does not wait: the client may be in state "connecting",
 -- and each operation that needs a connection waits for it within its timeout.
 --
----@param servers string as of connect
+---@param servers? string as of connect
 ---@param settings? zklock.ConnectOptions as of connect, except that `connect_timeout` is ignored. Different options make a
 --   different client, except functions and `wait`: `log` and `wait` are those of the first caller
 ---@return zklock.Client? client
 ---@return string? message
 ---@return zklock.Code? code as of connect
 function zklock.shared(servers, settings)
-    local client = type(settings) == "table" and options.recall(latest[servers], settings, UNCOUNTED)
+    local which = servers == nil and CONFIGURED or servers
+    local client = type(settings) == "table" and options.recall(latest[which], settings, UNCOUNTED)
     if client and shared.is_open(client) then
         return client
     end
@@ -261,7 +301,7 @@ function zklock.shared(servers, settings)
     local key = fingerprint(servers, false, 0) .. fingerprint(wanted, false, 0)
     client = shared.clients[key]
     if shared.is_open(client) then
-        latest[servers] = options.remember(wanted, client, UNCOUNTED)
+        latest[which] = options.remember(wanted, client, UNCOUNTED)
         return client
     end
     if type(settings) == "table" or settings == nil then

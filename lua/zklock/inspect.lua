@@ -28,7 +28,9 @@ local format = string.format
 ---@field waits_for? string the path of the nearest contender that it waits for
 ---@field library string "zklock or Curator", "go-zookeeper", "kazoo", "zk-ruby", "ZooKeeper recipe", by its name
 ---@field identity? string the node's data, "" if its client writes none; nil: not read, or may not be read
----@field revoked? boolean true: another client has asked it to release. The request replaces the identity
+-- true: another client has asked it to release. The request replaces the identity, which a holder of zklock with on_revoke writes
+-- again. Of other holders the identity is nil then
+---@field revoked? boolean
 -- when its node was created, in seconds since 1970 by the servers' clock. A zklock node serves several acquisitions of a client,
 -- one after the other, so a lock may be held for a shorter time.
 ---@field since? number

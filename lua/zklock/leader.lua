@@ -286,7 +286,7 @@ local function ask(client, path, settings)
         elseif not data then
             return nil, message, code
         end
-        return data ~= core.REVOKE and data or ""
+        return queue.read_data(data) or ""
     end
     local function results_of_list(_, operation)
         local names, message, code = operation:take()

@@ -109,8 +109,13 @@ end
 ---@field timeout? number seconds, 0 or more (0: a try); default: for ever
 ---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
 ---@field count? integer of a semaphore: the permits wanted, together or not at all, 1 to 1000; default: 1
+-- seconds above 0: the lock is kept for so long at least, from the grant on, also when fn has ended; default: not
+---@field min_hold? number
 
----@class zklock.AcquireOptions: zklock.WithLockOptions
+---@class zklock.AcquireOptions
+---@field timeout? number seconds, 0 or more (0: a try); default: for ever
+---@field keep? boolean in nginx: the hold outlives the request that acquires it; default: false
+---@field count? integer of a semaphore: the permits wanted, together or not at all, 1 to 1000; default: 1
 -- gets what acquire would have returned; acquire returns a call at once
 ---@field callback? fun(hold: zklock.Hold?, message: string?, code: zklock.Code?)
 
@@ -221,6 +226,10 @@ function steps.lost(record)
     return record.hold:problem()
 end
 
+function steps.holds(record)
+    return { with_lock.ends(record.hold, record.level) }
+end
+
 function steps.release(record, seconds, may_wait)
     local hold = record.hold
     if not hold then
@@ -242,18 +251,30 @@ end
 -- collected. fn may release the lock early itself. If fn then acquires it anew, the new hold is released too. A hold of this
 -- object that another coroutine has acquired meanwhile is not released.
 --
+-- With `min_hold` the lock is kept for at least so many seconds after its grant, also if fn ends earlier or raises: with_lock waits
+-- and releases then. So a program that comes later, because its clock is late, is still refused. A loss in that time is told to
+-- on_lost, and does not change what with_lock returns. `max_hold` ends the hold earlier if it is shorter, and so does the end of
+-- the client.
+--
 -- The release waits for the server for as long as the acquisition was allowed to wait, but at least a second and at most the
 -- session timeout. If the server has not acknowledged it by then, the release goes on in the background. Raises what fn raises.
 --
 ---@param fn fun(hold: zklock.Hold, ...: any): ...: any
----@param timeout? number|zklock.WithLockOptions as of acquire; nil: no limit
+---@param timeout? number|zklock.WithLockOptions as of acquire, without `callback`; nil: no limit
 ---@param ... any further arguments for fn
 ---@return true? ran nil: fn did not run, or the lock was lost before fn ended
 ---@return any ... fn's results; or message, code: as of acquire; when the code is "lost" and fn ran, its results follow
 function Lock:with_lock(fn, timeout, ...)
     check_self(self, "with_lock")
-    local seconds, count, keep = checked("with_lock", with_lock.read(self, fn, timeout))
-    return with_lock.run(steps, self, new_record(false, true), fn, seconds, count, keep, ...)
+    local seconds, count, keep, _, min_hold = checked("with_lock", with_lock.read(self, fn, timeout))
+    local record = new_record(false, true)
+    record.extra = min_hold and { min_hold = min_hold } or nil
+    return with_lock.run(steps, self, record, fn, seconds, count, keep, ...)
+end
+
+--- with_lock with a record that has `extra` (zklock.lock.with_lock).
+function Lock.with_record(self, record, fn, seconds)
+    return with_lock.run(steps, self, record, fn, seconds, 1)
 end
 
 -- The running coroutine's hold ------------------------------------------------------------------------------------------

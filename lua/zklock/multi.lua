@@ -73,7 +73,7 @@ end
 -- A multi waits for its members, one after the other. So there is no `callback`: use a coroutine, or acquire the members by
 -- callbacks in the order of their paths. An error raised while waiting (Ctrl-C) is raised again after everything is given up.
 --
----@param timeout? number|zklock.WithLockOptions seconds, 0 or more, or a table without `count`; nil: no limit; 0: as try_acquire
+---@param timeout? number|zklock.WithLockOptions seconds, or a table with `timeout` and `keep`; nil: no limit; 0: as try_acquire
 ---@return zklock.MultiHold? hold
 ---@return string? message
 ---@return zklock.Code? code as of Lock:acquire
@@ -124,6 +124,10 @@ function steps.acquire(self, run, seconds)
     return MultiHold.new(self, holds)
 end
 
+function steps.holds(run)
+    return runs.holds(run)
+end
+
 function steps.lost(run)
     local message, code
     for index = 1, #run.records do
@@ -142,14 +146,16 @@ end
 
 --- Runs `fn(hold, …)` while holding all members, and always releases them afterwards: as Lock:with_lock. Raises what fn raises.
 ---@param fn fun(hold: zklock.MultiHold, ...: any): ...: any
----@param timeout? number|zklock.WithLockOptions as of acquire; nil: no limit
+---@param timeout? number|zklock.WithLockOptions as of acquire, and `min_hold` as of Lock:with_lock; nil: no limit
 ---@param ... any further arguments for fn
 ---@return true? ran nil: fn did not run, or a member was lost before fn ended
 ---@return any ... fn's results; or message, code; when the code is "lost" and fn ran, its results follow
 function Multi:with_lock(fn, timeout, ...)
     check_self(self, "with_lock")
-    local seconds, count, keep = checked("with_lock", with_lock.read(self, fn, timeout))
-    return with_lock.run(steps, self, new_run(self, keep, true), fn, seconds, count, keep, ...)
+    local seconds, count, keep, _, min_hold = checked("with_lock", with_lock.read(self, fn, timeout))
+    local run = new_run(self, keep, true)
+    run.extra = min_hold and { min_hold = min_hold } or nil
+    return with_lock.run(steps, self, run, fn, seconds, count, keep, ...)
 end
 
 -- The running coroutine's holds ----------------------------------------------------------------------------------------

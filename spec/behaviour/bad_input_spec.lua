@@ -13,7 +13,7 @@ end
 
 describe("connect refuses", function()
     local servers = {
-        ["no servers at all"] = { nil, "(got nil)" },
+        ["no text as servers"] = { false, "(got false)" },
         ["a number for servers"] = { 2181, "(got 2181)" },
         ["a table for servers"] = { {}, "(got a table)" },
         ["an empty server list"] = { "", "empty" },
@@ -123,7 +123,7 @@ describe("shared refuses", function()
 
     it("what connect refuses, in its own name and at its caller's line #valgrind #asan", function()
         local cases = {
-            { { "" }, "(got an empty one)" }, { {}, "(got nil)" }, { { "h:0" }, '"h:0"' },
+            { { "" }, "(got an empty one)" }, { { false }, "(got false)" }, { { "h:0" }, '"h:0"' },
             { { "h", 5 }, "options must be a table" },
             { { "h", { bogus = 1 } }, "unknown option 'bogus'" }, { { "h", { acl = "closed" } }, "'acl'" },
             { { "h", { wait = "libuv" } }, "'wait'" }, { { "h", { acl = "creator" } }, "auth" }

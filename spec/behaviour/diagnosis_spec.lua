@@ -206,4 +206,18 @@ describe("zklock doctor", function()
         local list = servers(1, { problem = "needs LuaSocket", code = "unsupported" })
         assert.same({ "server unknown" }, findings { servers = list })
     end)
+
+    it("tells each deadlock once", function()
+        local function taken(path, holder, waiter)
+            return { path = path, kind = "mutex", others = {}, contenders = {
+                { node = path .. "/1", mode = "exclusive", holder = true, identity = holder },
+                { node = path .. "/2", mode = "exclusive", holder = false, identity = waiter }
+            } }
+        end
+        local a, b, c = taken("/a", "one", "two"), taken("/b", "two", "one"), taken("/c", "three", "one")
+        assert.same({ "deadlock warning" }, findings { states = { a, b, c } })
+        local message = diagnosis.findings(facts { states = { a, b, c } })[1].message
+        assert.equal("one holds /a and waits for /b; two holds /b and waits for /a", message)
+        assert.same({}, findings { states = { a, c } })
+    end)
 end)

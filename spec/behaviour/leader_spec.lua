@@ -131,17 +131,20 @@ describe("leadership", function()
     end)
 
     it("passes on by resign, in the order of the queue, and tokens grow", function()
-        local all = three(fixture.path(), { session_timeout = 30 }) -- no session ends, which would change the order
+        local path = fixture.path()
+        local all = three(path, { session_timeout = 30 }) -- no session ends, which would change the order
         local order, token = {}, ""
         for turn = 1, 7 do
             local leader = await_leader(all)
+            run_until(all, function()
+                return fixture.has(path, 3) -- otherwise the leader queues before a candidate that has not queued yet
+            end, 60, "all in the queue")
             order[turn] = leader.name
             assert.is_true(leader.leader:token() > token)
             token = leader.leader:token()
             assert.is_true(leader.leader:resign())
             assert.is_false(leader.leader:is_leader())
             assert.is_false(leader.leader:resign())
-            run_for(all, 1)
         end
         for turn = 4, 7 do
             assert.equal(order[turn - 3], order[turn])

@@ -3,6 +3,7 @@
 
 local socket = require "socket"
 local compat = require "spec.support.compat"
+local configuration = require "spec.support.configuration"
 local core = require "zklock.core"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
@@ -259,47 +260,30 @@ describe("resty.zklock", function()
 end)
 
 describe("the servers of resty.zklock", function()
-    local getenv = os.getenv
-
-    after_each(function()
-        os.getenv = getenv -- luacheck: ignore 122
-    end)
-
-    --- Makes the environment variable ZKLOCK_SERVERS have a value.
-    local function set(servers)
-        os.getenv = function(name) -- luacheck: ignore 122
-            if name == "ZKLOCK_SERVERS" then
-                return servers
+    it("are those of the configuration unless connect has named others", function()
+        for _, connects in ipairs { false, true } do
+            local module = fresh()
+            local object = assert(module:new("my_locks"))
+            configuration.set {}
+            local lock, message, code = object:lock("key")
+            assert.same({ nil, "failed" }, { lock, code })
+            assert.truthy(message:find("no servers: ", 1, true), message)
+            configuration.set { ZKLOCK_SERVERS = fixture.servers() }
+            if connects then
+                assert(module.connect { prefix = "/zklock" })
             end
-            return getenv(name)
+            local elapsed = assert(object:lock("from the environment"))
+            assert.equal(0, elapsed)
+            assert.is_true(fixture.has("/zklock/my_locks/from%20the%20environment", 1))
+            assert(object:unlock())
+            zklock.shared(nil, {}):close()
         end
-    end
-
-    it("are those of the environment unless connect was called", function()
-        local module = fresh()
-        set(nil)
-        local object = assert(module:new("my_locks"))
-        local lock, message, code = object:lock("key")
-        assert.same({ nil, "failed" }, { lock, code })
-        assert.truthy(message:find('require("resty.zklock").connect', 1, true) and message:find("ZKLOCK_SERVERS", 1, true), message)
-        set("nonsense:::")
-        lock, message = object:lock("key")
-        assert.is_nil(lock)
-        assert.truthy(message:find("ZKLOCK_SERVERS: servers must be", 1, true), message)
-        set(fixture.servers())
-        fixture.on_clean(function()
-            zklock.shared(fixture.servers(), {}):close()
-        end)
-        local elapsed = assert(object:lock("from the environment"))
-        assert.equal(0, elapsed)
-        assert.is_true(fixture.has("/zklock/my_locks/from%20the%20environment", 1))
-        assert(object:unlock())
     end)
 
     it("are refused by connect in its name if they are malformed, and so are its other settings", function()
         local module = fresh()
         mistake(function() module.connect() end, "resty.zklock.connect: settings must be a table")
-        mistake(function() module.connect {} end, "resty.zklock.connect: servers must be a string")
+        mistake(function() module.connect { servers = 5 } end, "resty.zklock.connect: servers must be a string")
         mistake(function() module.connect { servers = ":::" } end, "resty.zklock.connect: servers must be")
         mistake(function() module.connect { servers = "a", tmeout = 5 } end, "resty.zklock.connect: unknown option 'tmeout'")
         mistake(function() module.connect { servers = "a", prefix = "x" } end, "resty.zklock.connect: option 'prefix': bad path")

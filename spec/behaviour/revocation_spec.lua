@@ -64,6 +64,27 @@ for _, kind in ipairs(kinds) do
             assert.equal(0, client:stats().watches)
         end)
 
+        it("leaves the name of a holder that hears of it, each time, and marks that holder", function()
+            local client, path, asked = fixture.steady_client { identity = "web3\n7" }, fixture.path(), 0
+            local lock = kind.new(client, path, { on_revoke = function()
+                asked = asked + 1
+            end })
+            local rival = kinds.new_rival(kind, path)
+            assert(lock:acquire(10))
+            for times = 1, 3 do
+                assert.equal(1, rival:revoke(10))
+                local holder
+                fixture.pump_until(client, function()
+                    holder = lock:contenders()[1]
+                    return asked == times and holder.identity ~= ""
+                end)
+                assert.same({ "web3\n7", true }, { holder.identity, holder.revoked })
+            end
+            assert(client:sync("/", { timeout = 10 }))
+            client:pump()
+            assert.equal(3, asked)
+        end)
+
         it("asks no holder if there is none, and answers 0", function()
             local lock = kinds.new_rival(kind, fixture.path())
             assert.equal(0, lock:revoke(10))

@@ -149,28 +149,12 @@ local function finish_all(machines)
     return codes, table.concat(outputs)
 end
 
---- Splits the command of a unit as systemd does: words, in single quotes or without; $$ is a $.
-local function words_of(text)
-    local words, position = {}, 1
-    while position <= #text do
-        local quoted, last = text:match("^'([^']*)'()", position)
-        if not quoted then
-            quoted, last = text:match("^([^%s'\"]+)()", position)
-        end
-        words[#words + 1] = assert(quoted, text):gsub("%$%$", "$")
-        position = text:match("^%s*()", last)
-    end
-    return words
-end
-
 --- Returns the command of a unit, as a line for the shell, with a fleet's programs.
 local function command_of(fleet, unit)
     local text = files.read(PROGRAMS .. unit):gsub("\\\n%s*", "") -- lines that go on
-    local words = words_of((text:match "\nExecStart=([^\n]+)"))
-    for index, word in ipairs(words) do
-        words[index] = word:gsub("/usr/local/bin/", fleet.bin .. "/")
-    end
-    return "exec " .. cluster.command_line(words)
+    local command = text:match "\nExecStart=([^\n]+)"
+    assert.is_nil(command:find "[\"'$\\]") -- systemd and a shell read it alike
+    return "exec " .. command:gsub("/usr/local/bin/", fleet.bin .. "/")
 end
 
 --- Returns whether a unit takes an exit code for success.
@@ -179,9 +163,9 @@ local function accepts(unit, code)
     return list:find(("%%f[%%d]%d%%f[%%D]"):format(code)) ~= nil
 end
 
---- Returns the command of the crontab, as cron gives it to the shell, and its variables.
-local function read_crontab()
-    local text, variables = files.read(PROGRAMS .. "report.cron"), {}
+--- Returns the command of a crontab, as cron gives it to the shell, and its variables.
+local function read_crontab(file)
+    local text, variables = files.read(PROGRAMS .. file), {}
     for line in text:gmatch "[^\n]+" do
         local name, value = line:match "^([%u_]+)=(.*)$"
         if name and name ~= "ZKLOCK_SERVERS" and name ~= "PATH" then
@@ -203,7 +187,7 @@ describe("docs/guides.md", function()
                 problems[#problems + 1] = path .. " is not in docs/guides.md, or differs"
             end
         end
-        assert.equal(10, count)
+        assert.equal(11, count)
         documentation.none(problems)
     end)
 end)
@@ -213,7 +197,7 @@ describe("the guide of cron", function()
 
     it("runs the job on one of ten machines, and writes nothing", function()
         local fleet = new_fleet()
-        local line, variables = read_crontab()
+        local line, variables = read_crontab "report.cron"
         assert.truthy(table.concat(variables, " "):find("KEEP=60", 1, true))
         variables[#variables + 1] = "KEEP=0"
         fleet:close_gate()
@@ -229,15 +213,16 @@ describe("the guide of cron", function()
 
     it("does not run it on a machine that comes later, for as long as KEEP says", function()
         local fleet = new_fleet()
-        local machine = fleet:start("nightly /locks/report report", { "KEEP=600" })
-        eventually(function()
-            return fleet:count("log", "end ") == 1
+        local first = fleet:run("nightly /locks/report report", { "KEEP=600" })
+        local keeper = fleet:first_in "/locks/report"
+        fixture.on_clean(function()
+            os.execute("kill -TERM " .. keeper)
+            fixture.await_children(fleet.chroot .. "/locks/report", 0)
         end)
+        assert.same({ 0, "", "", 1 }, { first.status, first.output, first.errors, fleet:count("log", "end ") })
         local late = fleet:run("nightly /locks/report report", { "KEEP=0" })
         assert.same({ 0, "", "" }, { late.status, late.output, late.errors })
         assert.equal(1, fleet:begun())
-        assert(os.execute("kill -TERM " .. fleet:first_in "/locks/report"))
-        machine:finish()
     end)
 
     it("writes what has happened, the code and the output of the job", function()
@@ -257,6 +242,27 @@ describe("the guide of cron", function()
         result = machine:finish()
         assert.equal(120, result.status)
         assert.truthy(result.output:find("the lock was lost, and the job was stopped before its end", 1, true), result.output)
+    end)
+end)
+
+describe("the guide of a job that is finished once a night", function()
+    after_each(fixture.clean)
+
+    it("runs it again if its machine crashes, and not on a machine that comes later", function()
+        local fleet = new_fleet()
+        local line, replaced = read_crontab("once.cron"):gsub("24h", "9999h") -- whenever this runs
+        assert.equal(1, replaced)
+        fleet:close_gate()
+        local machines = fleet:start_all("exec " .. line, { "ZKLOCK_SESSION_TIMEOUT=" .. SHORT_SESSION })
+        fleet:await_begun(1)
+        assert(os.execute("kill -KILL " .. fleet:first_in "/locks/report"))
+        fleet:await_begun(2)
+        fleet:open_gate()
+        local codes, output = finish_all(machines)
+        assert.same({ { [0] = MACHINES - 1, [137] = 1 }, "Killed\n" }, { codes, output }) -- says the shell of that machine
+        local late = fleet:run(line)
+        assert.same({ 0, "", "", 2 }, { late.status, late.output, late.errors, fleet:begun() })
+        fleet:assert_no_complaint()
     end)
 end)
 
@@ -318,9 +324,10 @@ describe("the guide of systemd", function()
 
     it("runs the report on one of ten machines; the others exit with the code that the unit accepts", function()
         local fleet = new_fleet()
-        fleet:put("sleep", "exit 0") -- the minute after the job
         fleet:close_gate()
-        local machines = fleet:start_all(command_of(fleet, "report.service"))
+        local line, replaced = command_of(fleet, "report.service"):gsub("60s", "0s")
+        assert.equal(1, replaced)
+        local machines = fleet:start_all(line)
         eventually(function()
             return count_ended(machines) == MACHINES - 1
         end)
@@ -458,7 +465,7 @@ describe("the witness", function()
         'export ZKLOCK_PATH=$path ZKLOCK_TOKEN=0; exec "$@"'
 
     for _, case in ipairs {
-        { "the cron job", (read_crontab()) }, { "the deployment", "deploy v1 a" },
+        { "the cron job", (read_crontab "report.cron") }, { "the deployment", "deploy v1 a" },
         { "the systemd service", unit = "report.service" }, { "the service on one machine", "exec lead /leaders/billing billing" },
         { "the rolling restart", "rolling-restart 'systemctl restart web' healthy" }, { "the devices", "with-device job" }
     } do

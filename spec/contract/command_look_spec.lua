@@ -179,6 +179,53 @@ describe("a lock that may not be read", function()
     end)
 end)
 
+describe("zklock why", function()
+    after_each(fixture.clean)
+
+    it("says that nobody holds", function()
+        local path = fixture.path()
+        assert.equal(("Nobody holds %s.\n"):format(path), output_of("why", path))
+    end)
+
+    it("says who holds, whether the holder lives, what it waits for itself, and who queues", function()
+        local top = fixture.directory()
+        local path, other = top .. "/a", top .. "/b"
+        local client = fixture.client { identity = "web3:4711" }
+        assert(client:mutex(path):acquire(20))
+        fixture.join(other, nil, "web4:1")
+        fixture.join(other, nil, "web3:4711") -- another session of the same program
+        for index = 1, 6 do
+            fixture.join(path, nil, "waiter " .. index)
+        end
+        eventually(function() -- the servers have told which sessions are connected
+            local text = output_of("why", "--below", top, path)
+            return text:find("Its session is connected, from 127.0.0.1:", 1, true), text
+        end)
+        local lines = output_of("why", "--below", top, path)
+        assert.truthy(lines:find "^web3:4711 has held %S+ for %d+[%d.]* %a+%. ", lines)
+        assert.truthy(lines:find("It waits itself for " .. other .. ".\n", 1, true), lines)
+        assert.truthy(lines:find("\n6 in the queue, in this order: waiter 1 (", 1, true), lines)
+        assert.truthy(lines:find(", and 1 more.\n", 1, true), lines)
+        assert.is_nil(lines:find("deadlock", 1, true))
+    end)
+
+    it("names programs that wait for each other, in sentences and as JSON", function()
+        local top = fixture.directory()
+        local one, two = top .. "/a", top .. "/b"
+        fixture.join(one, nil, "web3")
+        fixture.join(two, nil, "web4")
+        fixture.join(one, nil, "web4")
+        fixture.join(two, nil, "web3")
+        local said = ("A deadlock, unless one of them waits in a thread of its own: web3 holds %s and waits for %s; " ..
+            "web4 holds %s and waits for %s. One has to give up"):format(one, two, two, one)
+        assert.truthy(output_of("why", "--below", top, one):find(said, 1, true))
+        local answer = json_of("why", "--json", "--below", top, two)
+        assert.same({ { program = "web4", waits_for = one }, { program = "web3", waits_for = two } }, answer.deadlock)
+        assert.same({ two, 1 }, { answer.lock.path, answer.lock.holders })
+        assert.equal("string", type(answer.sentences[1]))
+    end)
+end)
+
 describe("zklock revoke", function()
     after_each(fixture.clean)
 
@@ -201,6 +248,24 @@ describe("zklock revoke", function()
             end)
         end
         assert.same({ "mutex", "read", "semaphore" }, revoked)
+    end)
+
+    it("names the holders before it asks, and what zklock run does by default; the holder keeps its name", function()
+        local path = fixture.path()
+        local holder = commands.start { "run", "--identity", "web3", path, "-c", "echo begun; read -r line" }
+        assert.equal("begun", holder:line())
+        for _ = 1, 2 do
+            local _, errors = output_of("revoke", path)
+            assert.truthy(errors:find("asking web3", 1, true) and errors:find("to release " .. path, 1, true), errors)
+            assert.truthy(errors:find("a zklock run ignores that, unless it has --on-revoke stop", 1, true), errors)
+            eventually(function()
+                local contender = json_of("who", "--json", path).contenders[1]
+                return contender.revoked and contender.identity == "web3", contender.identity
+            end)
+        end
+        assert.truthy(output_of("who", path):find("web3 (asked to release)", 1, true))
+        holder:tell "end"
+        assert.equal(0, holder:finish().status)
     end)
 
     it("says when nobody holds", function()

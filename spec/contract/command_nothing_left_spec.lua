@@ -32,7 +32,8 @@ describe("zklock run leaves no node and no process", function()
             local rounds = {}
             for index = 1, ROUNDS do
                 local path, mark = fixture.path(), new_mark()
-                local wrapper = commands.start { "run", path, "--", "sleep", mark }
+                local wrapper = commands.start(index % 2 == 0 and { "run", path, "--", "sleep", mark }
+                    or { "run", "--at-least", mark, "--detach", path, "--", "sleep", mark })
                 socket.sleep(math.random() * BEGINS_WITHIN) -- the instant
                 wrapper:signal(signal)
                 rounds[index] = { path = path, mark = mark, wrapper = wrapper }

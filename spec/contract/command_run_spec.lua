@@ -171,6 +171,113 @@ describe("zklock run exits", function()
     end)
 end)
 
+describe("zklock run --at-least", function()
+    after_each(fixture.clean)
+
+    --- The time for which the lock is kept where the spec ends it by something else.
+    local LONG = "1h"
+
+    --- Waits until the command has ended, which has written a line.
+    local function await_rest(path, wrapper)
+        assert.is_string(wrapper:line())
+        eventually(function()
+            return cluster.run({ "pgrep", "-x", "-P", tostring(wrapper.pid), "zklock-guardian" }) == ""
+        end, 60, "the guardian's end")
+        assert.equal(1, #fixture.children(path))
+    end
+
+    it("keeps the lock for so long after its grant, and exits with the code of the command #asan", function()
+        local path = fixture.path()
+        local result = run { "--at-least", "1s", "--status-fd", "1", path, "--", "sh", "-c", "exit 7" }
+        assert.equal(7, result.status)
+        local status = status_in(result)
+        assert.same({ "exited", 7 }, { status.outcome, status.code })
+        assert.is_true(status.held >= 1)
+        assert.same({}, fixture.children(path))
+        assert.is_true(status_in(run { "--at-least", "0.1", "--status-fd", "1", path, "-c", "sleep 0.5" }).held >= 0.5)
+    end)
+
+    it("exits with the code of the command if the lock is lost after the command's end, and says so", function()
+        local path = fixture.path()
+        local wrapper = commands.start { "run", "--at-least", LONG, "--status-fd", "1", path, "-c", "echo begun; exit 3" }
+        await_rest(path, wrapper)
+        assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
+        local result = wrapper:finish()
+        assert.equal(3, result.status)
+        assert.equal("exited", status_in(result).outcome)
+        assert.truthy(result.errors:find("the lock " .. path .. " was lost after the command had ended", 1, true), result.errors)
+    end)
+
+    it("ends earlier by a signal, and by a request with --on-revoke stop, and exits with the code of the command", function()
+        local path = fixture.path()
+        local lock = fixture.client():mutex(path)
+        for _, interrupt in ipairs {
+            function(wrapper) wrapper:signal "TERM" end, function() assert.equal(1, lock:revoke(20)) end
+        } do
+            local wrapper = commands.start { "run", "--at-least", LONG, "--on-revoke", "stop", path, "-c", "echo begun; exit 3" }
+            await_rest(path, wrapper)
+            interrupt(wrapper)
+            assert.equal(3, wrapper:finish().status)
+            assert.same({}, fixture.children(path))
+        end
+    end)
+
+    it("does not keep the lock of a command that was asked to end, that lost it, or that never began", function()
+        local path = fixture.path()
+        local wrapper = commands.start { "run", "--at-least", LONG, path, "-c", "echo begun; exec sleep 600" }
+        assert.equal("begun", wrapper:line())
+        wrapper:signal "TERM"
+        assert.equal(143, wrapper:finish().status)
+        wrapper = commands.start { "run", "--at-least", LONG, path, "-c", "echo begun; exec sleep 600" }
+        assert.equal("begun", wrapper:line())
+        assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
+        assert.equal(120, wrapper:finish().status)
+        assert.equal(127, run({ "--at-least", LONG, path, "--", "no-such-command" }).status)
+        assert.same({}, fixture.children(path))
+    end)
+
+    it("with --detach ends with the command, also for who reads its output, and another process keeps the lock #asan", function()
+        local path = fixture.path()
+        local result = run { "--at-least", LONG, "--detach", "--status-fd", "1", path, "--", "sh", "-c", "echo done; exit 7" }
+        assert.equal(7, result.status)
+        assert.truthy(result.output:find "^done\n", result.output)
+        local status = status_in(result)
+        assert.same({ "exited", 7 }, { status.outcome, status.exit })
+        assert.equal(123, run({ "-n", path, "--", "true" }).status)
+        local keeper = tonumber(status.identity:match ":(%d+)$")
+        assert.equal(keeper, tonumber((cluster.run { "ps", "-o", "sid=", "-p", tostring(keeper) })))
+        local files_of = ("readlink /proc/%d/fd/[012]"):format(keeper)
+        assert.equal("/dev/null\n/dev/null\n/dev/null", (cluster.run { "sh", "-c", files_of }))
+        cluster.run { "kill", "-TERM", tostring(keeper) }
+        fixture.await_children(path, 0)
+        result = run { "--at-least", "0.3", "--detach", path, "--", "true" }
+        assert.equal(0, result.status)
+        fixture.await_children(path, 0)
+    end)
+
+    it("with --detach passes on signals, exits as without it otherwise, and ends the command when it is killed", function()
+        local path = fixture.path()
+        assert.equal(130, run({ "--at-least", LONG, "--detach", path, "-c", "kill -INT $$" }).status)
+        assert.equal(127, run({ "--at-least", LONG, "--detach", path, "--", "no-such-command" }).status)
+        assert.same({}, fixture.children(path))
+        for signal, code in pairs { TERM = 143, KILL = 137 } do
+            local front = commands.start { "run", "--at-least", LONG, "--detach", path, "-c", "echo begun; exec sleep 600" }
+            assert.equal("begun", front:line())
+            front:signal(signal)
+            assert.equal(code, front:finish().status)
+            fixture.await_children(path, 0)
+        end
+        fixture.join(path)
+        assert.equal(123, run({ "-n", "--at-least", LONG, "--detach", path, "--", "true" }).status)
+    end)
+
+    it("with --detach needs --at-least", function()
+        local result = run({ "--detach", "/x", "--", "true" }, { servers = "127.0.0.1:1" })
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("--detach needs --at-least", 1, true), result.errors)
+    end)
+end)
+
 describe("the command of zklock run", function()
     after_each(fixture.clean)
 

@@ -29,38 +29,43 @@ describe("a command of zklock run in a terminal", function()
         shell:await "\ncode 0"
     end)
 
-    it("ends by Ctrl-C, with zklock and the script that runs it", function()
-        local shell, path, directory = open_shell(), fixture.path(), commands.directory()
-        local script = assert(io.open(directory .. "/script", "w"))
-        script:write(cluster.command_line(commands.words { "run", path, "--", "sh", "-c", "echo begun; sleep 600" }),
-            "\necho after\n")
-        script:close()
-        shell:type("sh " .. directory .. "/script")
-        shell:await "\nbegun"
-        shell:key "C-c"
-        shell:type "echo code $?"
-        shell:await "\ncode 130"
-        assert.is_nil(shell:screen():find("\nafter", 1, true))
-        assert.same({}, fixture.children(path))
-    end)
+    for title, options in pairs { [""] = "", [", with --detach"] = "--at-least 0 --detach " } do
+        it("ends by Ctrl-C, with zklock and the script that runs it" .. title, function()
+            local shell, path, directory = open_shell(), fixture.path(), commands.directory()
+            local script, words = assert(io.open(directory .. "/script", "w")), { "run" }
+            for word in (options .. path):gmatch "%S+" do
+                words[#words + 1] = word
+            end
+            words[#words + 1], words[#words + 2] = "-c", "echo begun; sleep 600"
+            script:write(cluster.command_line(commands.words(words)), "\necho after\n")
+            script:close()
+            shell:type("sh " .. directory .. "/script")
+            shell:await "\nbegun"
+            shell:key "C-c"
+            shell:type "echo code $?"
+            shell:await "\ncode 130"
+            assert.is_nil(shell:screen():find("\nafter", 1, true))
+            assert.same({}, fixture.children(path))
+        end)
 
-    it("stops by Ctrl-Z as a job, and goes on by fg", function()
-        local shell, path = open_shell(), fixture.path()
-        shell:type("z --session-timeout 60 " .. path .. " -- sh -c 'echo begun; read -r line; echo got $line'")
-        shell:await "\nbegun"
-        shell:key "C-z"
-        shell:await "Stopped"
-        shell:type "echo prompt $((1 + 1))"
-        shell:await "\nprompt 2"
-        assert.equal(1, #fixture.children(path))
-        shell:type "fg"
-        shell:await "fg\n.-run"
-        shell:type "this"
-        shell:await "\ngot this"
-        shell:type "echo code $?"
-        shell:await "\ncode 0"
-        assert.same({}, fixture.children(path))
-    end)
+        it("stops by Ctrl-Z as a job, and goes on by fg" .. title, function()
+            local shell, path = open_shell(), fixture.path()
+            shell:type("z --session-timeout 60 " .. options .. path .. " -- sh -c 'echo begun; read -r line; echo got $line'")
+            shell:await "\nbegun"
+            shell:key "C-z"
+            shell:await "Stopped"
+            shell:type "echo prompt $((1 + 1))"
+            shell:await "\nprompt 2"
+            assert.equal(1, #fixture.children(path))
+            shell:type "fg"
+            shell:await "fg\n.-run"
+            shell:type "this"
+            shell:await "\ngot this"
+            shell:type "echo code $?"
+            shell:await "\ncode 0"
+            assert.same({}, fixture.children(path))
+        end)
+    end
 
     it("does not go on by fg if the lock was lost while it was stopped", function()
         local shell, path = open_shell(), fixture.path()

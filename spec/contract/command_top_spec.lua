@@ -129,6 +129,10 @@ describe("zklock top", function()
         fixture.join(top .. "/b", nil, "three")
         local shell = open(top)
         shell:await("> " .. escaped(top) .. "/a .-\n +" .. escaped(top) .. "/b ")
+        shell:key "?"
+        shell:await "r +ask the holders of the chosen lock to release it"
+        shell:key "x"
+        shell:await "PATH +KIND"
         shell:key "s"
         shell:await("order: waiting.-> " .. escaped(top) .. "/b .-\n +" .. escaped(top) .. "/a ")
         shell:key "Down"

@@ -1,8 +1,6 @@
 --- Each example is run as a user would run it, and must print what it promises.
 
-local cluster = require "spec.support.cluster"
 local exposition = require "spec.support.exposition"
-local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
@@ -127,88 +125,6 @@ describe("the example", function()
         has(output, "slow: held() says false")
         has(output, "with tokens compared:    fast")
         assert.truthy(output:find("without the comparison:  slow ", 1, true))
-    end)
-
-    --- Starts nightly on one of the machines of a fleet, whose nodes are below a chroot. `variables`: NIGHT, WAIT.
-    local function start_nightly(chroot, job, variables)
-        local words = {}
-        for name, value in pairs(variables) do
-            words[#words + 1] = name .. "=" .. value
-        end
-        return fixture.remember(program.run("nightly", cluster.words(ENVIRONMENT, words, {
-            program.interpreter(), "examples/nightly.lua", fixture.servers() .. chroot, job
-        })))
-    end
-
-    it("nightly runs a job on one machine a night, also if one machine is late", function()
-        local chroot, log = fixture.directory(), os.tmpname()
-        fixture.on_clean(function()
-            os.remove(log)
-        end)
-        local nights = { "2025-03-01", "2025-03-02" }
-        for index, night in ipairs(nights) do
-            local gate = fixture.join(chroot .. "/nightly/report/lock")
-            local machines, here, done = {}, 0, night:gsub("%-", "%%-") .. ": was done "
-            for machine = 1, 5 do
-                machines[machine] = start_nightly(chroot, 'echo "$ZKLOCK_TOKEN" >>' .. log, { NIGHT = night })
-            end
-            fixture.await_children(chroot .. "/nightly/report/lock", 6) -- all wait
-            assert(fixture.observer():delete(gate))
-            for _, machine in ipairs(machines) do
-                local result = machine:finish()
-                assert.equal(0, result.status, result.errors)
-                here = here + count(result.output, done .. "here\n")
-                assert.equal(1, count(result.output, done))
-            end
-            assert.equal(1, here)
-            local late = start_nightly(chroot, "echo again >>" .. log, { NIGHT = night }):finish()
-            assert.same({ 0, 1 }, { late.status, count(late.output, done .. "by %S+\n") })
-            assert.equal(index, count(files.read(log), "%d+%-%d+\n"))
-            assert.equal(index, count(files.read(log), "\n"))
-        end
-        -- The marker of the first night is gone: there are the second one, and directories of the lock.
-        local names = table.concat(fixture.children(chroot .. "/nightly/report"), " ")
-        assert.same({ 1, 1 }, { count(names, "done%-"), count(names, "done%-2025%-03%-02") })
-    end)
-
-    it("nightly exits with 0 if another machine is at it, refused or timed out, and says who", function()
-        local chroot = fixture.directory()
-        fixture.join(chroot .. "/nightly/report/lock", nil, "web3:4711")
-        for _, wait in ipairs { 0, 0.2 } do
-            local result = start_nightly(chroot, "echo never", { NIGHT = "n", WAIT = wait }):finish()
-            assert.same({ 0, "" }, { result.status, result.errors })
-            assert.truthy(result.output:find "^n: another machine is at it: ", result.output)
-            assert.is_nil(result.output:find "never")
-        end
-    end)
-
-    it("nightly exits with 75 if there is no ZooKeeper, and with 2 for its usage", function()
-        local result = fixture.remember(program.run("nightly", { program.interpreter(), "examples/nightly.lua", "127.0.0.1:1" }))
-            :finish()
-        assert.same({ 75, "" }, { result.status, result.output })
-        assert.truthy(result.errors:find("127.0.0.1:1", 1, true), result.errors)
-        assert.equal(2, fixture.remember(program.run("nightly", { program.interpreter(), "examples/nightly.lua" })):finish().status)
-    end)
-
-    it("nightly exits with 1 if the job fails, and the next machine runs it", function()
-        local chroot = fixture.directory()
-        local failed = start_nightly(chroot, "exit 7", { NIGHT = "n" }):finish()
-        assert.same({ 1, "", "n: the job failed\n" }, { failed.status, failed.output, failed.errors })
-        local next_one = start_nightly(chroot, "echo the job", { NIGHT = "n" }):finish()
-        assert.same({ 0, "the job\nn: was done here\n" }, { next_one.status, next_one.output })
-    end)
-
-    it("nightly exits with 1 and leaves no marker if the lock is lost while the job runs", function()
-        local chroot = fixture.directory()
-        local machine = start_nightly(chroot, "echo begun; read -r line", { NIGHT = "n" })
-        assert.equal("begun", machine:line())
-        local lock = chroot .. "/nightly/report/lock"
-        assert(fixture.observer():delete(lock .. "/" .. fixture.children(lock)[1]))
-        machine:tell "go on"
-        local result = machine:finish()
-        assert.same({ 1, "" }, { result.status, result.output })
-        assert.truthy(result.errors:find("is lost", 1, true), result.errors)
-        assert.is_nil(fixture.observer():exists(chroot .. "/nightly/report/done-n"))
     end)
 
     it("rate_limit allows at most three calls at once", function()

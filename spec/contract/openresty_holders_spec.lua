@@ -38,6 +38,25 @@ describe("inside nginx #nginx", function()
         nobody_complained(server)
     end)
 
+    it("cluster_mutex with no_cleanup keeps its mutex when the request has ended, until ttl is over #nginxasan", function()
+        local server = start([[
+            location = /once { content_by_lua_block {
+                local args = ngx.req.get_uri_args()
+                collectgarbage()
+                ngx.say(tostring((require("spec.support.inside_nginx").client():cluster_mutex("@PATH@" .. args.key, {
+                    ttl = tonumber(args.ttl), timeout = tonumber(args.timeout), no_wait = not args.timeout, no_cleanup = true
+                }, function() end))))
+            } }
+        ]])
+        assert.same({ 200, "true" }, { server:get("/once?key=long&ttl=3600&timeout=60") })
+        assert.same({ 200, "true" }, { server:get("/once?key=short&ttl=0.5") })
+        for _ = 1, 3 do
+            assert.same({ 200, "false" }, { server:get("/once?key=long&ttl=3600") })
+        end
+        assert.same({ 200, "false" }, { server:get("/once?key=short&ttl=0.5&timeout=60") }) -- it has waited
+        nobody_complained(server)
+    end)
+
     it("a request has in all its phases what it acquired by a module's lock, and no other request has it", function()
         local server = start([[
             location = /span {

@@ -1,11 +1,12 @@
---- nginx's blocks of the README and of docs/from/lua-resty-lock.md, as they are printed there. The Lua in nginx is always LuaJIT,
--- so these specs run only once.
+--- nginx's blocks of the README, of docs/openresty.md and of docs/from/lua-resty-lock.md, as they are printed there. The Lua in
+-- nginx is always LuaJIT, so these specs run only once.
 
 if not rawget(_G, "jit") then
     return
 end
 
 local cluster = require "spec.support.cluster"
+local configuration = require "spec.support.configuration"
 local documentation = require "spec.support.documentation"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
@@ -37,6 +38,27 @@ describe("nginx's blocks #nginx", function()
         assert.same({ 503, "timeout" }, { status, body })
         assert(lock:release())
         inside.nobody_complained(server)
+    end)
+
+    it("of docs/openresty.md give the workers the configuration of the machine", function()
+        local main = block_of("docs/openresty.md", "nginx", 2)
+        local by_variable, variables = main:gsub("env ZKLOCK_SERVERS;", "env ZKLOCK_SERVERS=" .. fixture.servers() .. ";")
+        local file = configuration.file(('return { servers = "%s", identity = "from the file" }'):format(fixture.servers()), "644")
+        local by_file, files_named = main:gsub("/etc/nginx/zklock.lua", file)
+        assert.same({ 1, 1 }, { variables, files_named })
+        by_variable = by_variable:gsub("env ZKLOCK_CONFIG=[^;]*;", "env ZKLOCK_CONFIG=;")
+        for lines, identity in pairs { [by_variable] = "^[^:]+:%d+$", [by_file] = "^from the file$" } do
+            local server = fixture.remember(nginx.start { main = lines, http = ([[
+                server { listen 127.0.0.1:@PORT@; location = /try { content_by_lua_block {
+                    local lock = assert(require("zklock").shared()):mutex("%s")
+                    assert(lock:acquire(20))
+                    ngx.say(lock:contenders()[1].identity)
+                } } }]]):format(fixture.path()) })
+            local status, body = server:get("/try")
+            assert.equal(200, status)
+            assert.truthy(body:find(identity), body)
+            inside.nobody_complained(server)
+        end
     end)
 
     it("of docs/from/lua-resty-lock.md make locks with that interface", function()

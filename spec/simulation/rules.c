@@ -24,7 +24,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_REACHED, UINT32_C(1) << FAULT_ONE_WAY, "reached", true, 1149},
     {ZKL_BREAK_CHAIN, UINT32_C(1) << FAULT_ONE_WAY, "chain", true, 378},
     {ZKL_BREAK_ENDED, UINT32_C(1) << FAULT_ONE_WAY, "ended", true, 536},
-    {ZKL_BREAK_THROTTLED, UINT32_C(1) << FAULT_THROTTLE | UINT32_C(1) << FAULT_ONE_WAY, "throttled", true, 55796},
+    {ZKL_BREAK_THROTTLED, UINT32_C(1) << FAULT_THROTTLE | UINT32_C(1) << FAULT_ONE_WAY, "throttled", true, 909747},
     {ZKL_BREAK_LEAST, UINT32_C(1) << FAULT_RESET, "least", false, 51},
     {ZKL_BREAK_READERS, 0, "readers", false, 1},
     {ZKL_BREAK_DOWNGRADE, 0, "downgrade", false, 67},

@@ -68,7 +68,8 @@ typedef struct {
     int path;
     int parent;
     int64_t czxid, mzxid, pzxid;
-    int64_t owner; /* session of an ephemeral node */
+    int64_t ctime, mtime; /* milliseconds by the servers' clock; the engine does not see them, so no hash has them */
+    int64_t owner;        /* session of an ephemeral node */
     int32_t version;
     int32_t counter; /* number of the next sequential child */
     bool container;
@@ -109,6 +110,7 @@ typedef struct {
     const char *data;
     int32_t length;
     int64_t owner;
+    int64_t time; /* of the servers' clock, as sim_node.mtime */
     bool container;
     const sim_acl *acl;
 } sim_change;

@@ -91,6 +91,12 @@ static bool is_valid(const char *path)
     return true;
 }
 
+/* The servers' clock: milliseconds since 1970. The world begins in 2100, so no clock of a machine is ahead of it. */
+static int64_t server_time(void)
+{
+    return INT64_C(4102444800000) + sim_now() / SIM_MILLISECOND;
+}
+
 static int prepare_create(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                           sim_change *change)
 {
@@ -122,6 +128,7 @@ static int prepare_create(const sim_tree *tree, const sim_operation *operation, 
         return ZNOCHILDRENFOREPHEMERALS;
     *change = (sim_change){.kind = SIM_CHANGE_CREATE,
                            .path = path,
+                           .time = server_time(),
                            .data = operation->data,
                            .length = operation->length,
                            .owner = ephemeral && request->session != NULL ? request->session->id : 0,
@@ -167,7 +174,7 @@ static int prepare_versioned(const sim_tree *tree, const sim_operation *operatio
 int sim_prepare_operation(const sim_tree *tree, const sim_operation *operation, const sim_request *request,
                           sim_change *change)
 {
-    *change = (sim_change){.path = operation->path};
+    *change = (sim_change){.path = operation->path, .time = server_time()};
     int err;
     switch (operation->type) {
     case ZOO_CREATE_OP:

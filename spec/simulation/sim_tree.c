@@ -102,8 +102,8 @@ void sim_tree_stat(const sim_tree *tree, const sim_node *node, struct Stat *stat
     stat->ephemeralOwner = node->owner; /* 0 for a container (DataNode.getClientEphemeralOwner) */
     stat->dataLength = node->length > 0 ? node->length : 0;
     stat->numChildren = children;
-    stat->ctime = node->czxid;
-    stat->mtime = node->mzxid;
+    stat->ctime = node->ctime;
+    stat->mtime = node->mtime;
 }
 
 static void add_node(sim_tree *tree, const sim_change *change, int64_t zxid)
@@ -132,6 +132,8 @@ static void add_node(sim_tree *tree, const sim_change *change, int64_t zxid)
                        .czxid = zxid,
                        .mzxid = zxid,
                        .pzxid = zxid,
+                       .ctime = change->time,
+                       .mtime = change->time,
                        .owner = change->owner,
                        .container = change->container,
                        .acl = change->acl,
@@ -179,6 +181,7 @@ void sim_tree_apply(sim_tree *tree, const sim_change *change, int64_t zxid)
             node->length = change->length;
             node->version++;
             node->mzxid = zxid;
+            node->mtime = change->time;
         }
         break;
     }

@@ -123,6 +123,13 @@ local function held_by_caller(session, arguments, members)
     return nil
 end
 
+--- The exit code if there is nothing to do, because of another contender.
+---@param arguments table
+---@param code integer without -E and --skip-ok
+function acquire.refusal(arguments, code)
+    return arguments.skip_ok and 0 or arguments.conflict_exit_code or code
+end
+
 --- The exit code and the outcome for an acquisition that has failed.
 local function give_up(arguments, context, message, code)
     local refused = code == "timeout"
@@ -133,10 +140,7 @@ local function give_up(arguments, context, message, code)
     if not context.quiet then
         context:warn("%s", message)
     end
-    if arguments.skip_ok then
-        return nil, 0, outcome
-    end
-    return nil, arguments.conflict_exit_code or (arguments.no_wait and codes.REFUSED or codes.TIMEOUT), outcome
+    return nil, acquire.refusal(arguments, arguments.no_wait and codes.REFUSED or codes.TIMEOUT), outcome
 end
 
 --- Acquires the locks of the command line. Names the holder on stderr if that takes a while.

@@ -21,6 +21,7 @@
 
 local core = require "zklock.core"
 local inspect = require "zklock.inspect"
+local waits = require "zklock.cli.waits"
 
 local max, floor = math.max, math.floor
 local concat = table.concat
@@ -268,11 +269,26 @@ local function check_locks(facts, findings)
     end
 end
 
+--- Finds programs that wait for each other. Each deadlock is found by each of its locks, and told once.
+local function check_deadlocks(facts, findings)
+    local waiting, told = waits.by_program(facts.states or {}), {}
+    for _, state in ipairs(facts.states or {}) do
+        local deadlock = waits.deadlock(waiting, state)
+        if deadlock and not told[deadlock[1].waits_for] then
+            for _, step in ipairs(deadlock) do
+                told[step.waits_for] = true
+            end
+            add(findings, "deadlock", "warning", waits.describe(deadlock), "Unless one of them waits in a thread of its own, " ..
+                "end one, or ask it by zklock revoke. Let programs take these locks in one order, or with a timeout.")
+        end
+    end
+end
+
 --- Returns the findings, in the order of the checks.
 function diagnosis.findings(facts)
     local findings = {}
     for _, check in ipairs { check_servers, check_session, check_limits, check_writes, check_clock, check_acl, check_lists,
-        check_locks } do
+        check_locks, check_deadlocks } do
         check(facts, findings)
     end
     return findings

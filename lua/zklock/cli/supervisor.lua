@@ -6,7 +6,7 @@
 -- States of the wrapper, with what ends each:
 --
 --   running    the command's first process ends, no other is left in its group   -> gone
---              the first process ends, others are left                           -> stopping: "rest"
+--              the first process ends, others are left                           -> stopping: "others"
 --              the lease has only the grace left                                 -> stopping: "lost"
 --              an administrator deleted the node, or the lease has ended         -> killing:  "lost"
 --              another contender asks for the lock, with --on-revoke stop        -> stopping: "revoked"
@@ -42,6 +42,9 @@ local FORWARDED = { INT = true, TERM = true, HUP = true, QUIT = true, USR1 = tru
 --- Signals by which a terminal stops a process that it does not belong to.
 local WANTS_TERMINAL = { TTIN = true, TTOU = true }
 
+--- Signals that ask for an end, of zklock as well as of the command.
+local ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
+
 --- The order of the states.
 local RUNNING, STOPPING, KILLING, GONE = 1, 2, 3, 4
 
@@ -76,6 +79,7 @@ function Supervisor.new(settings)
         look_in = FIRST_LOOK,
         terminal = process.terminal() or -1,
         in_foreground = false, -- the group was made the foreground group
+        asked_to_end = false  -- a signal that asks for the end was passed on
     }, Supervisor)
     for name, value in pairs(settings) do
         self[name] = value
@@ -226,7 +230,7 @@ local function check_command(self)
         self.state = GONE
         return 0
     end
-    stop(self, "rest", self.grace)
+    stop(self, "others", self.grace)
     self.look_in = min(self.look_in * 2, LAST_LOOK)
     return self.look_in
 end
@@ -236,6 +240,7 @@ end
 --- Passes a signal on.
 function Supervisor:take(signal)
     if FORWARDED[signal] then
+        self.asked_to_end = self.asked_to_end or ENDING[signal] or false
         self:send(signal)
     elseif signal == "CONT" then
         resume(self)

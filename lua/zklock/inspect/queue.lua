@@ -89,10 +89,23 @@ function queue.parse(path, names, leases)
     return contenders, others
 end
 
+--- Returns the identity in a node's data, and whether its client was asked to release. The request replaces the identity. A holder
+-- of zklock with on_revoke writes it behind the request (zklock.lock.hold).
+---@return string?
+---@return true?
+function queue.read_data(data)
+    local length = #core.REVOKE
+    if data == core.REVOKE then
+        return nil, true
+    elseif data:sub(1, length + 1) == core.REVOKE .. "\n" then
+        return data:sub(length + 2), true
+    end
+    return data, nil
+end
+
 --- Notes in a contender what its node's data and Stat say: identity, revoked, since, session, persistent.
 function queue.note_node(contender, data, stat)
-    contender.revoked = data == core.REVOKE or nil
-    contender.identity = data ~= core.REVOKE and data or nil
+    contender.identity, contender.revoked = queue.read_data(data)
     contender.since = stat.ctime
     contender.session = stat.ephemeral_owner ~= NO_SESSION and stat.ephemeral_owner or nil
     contender.persistent = contender.session == nil or nil
@@ -141,7 +154,7 @@ end
 
 --- The same for a semaphore: its permits, and its queue. The head of the queue creates its permits before it may have them, and
 -- then waits until others are released. Its permits are those of its acquisition, and those beyond the limit: Curator takes one at
--- a time. If there are no more permits than the limit, the head has them, and is leaving the queue.
+-- a time. If there are no more permits than the limit, the head's count as held: no node tells how many it wants.
 ---@param permits table
 ---@param line table
 ---@param limit? number

@@ -12,23 +12,24 @@ local huge = math.huge
 local arguments = {}
 
 local TIMEOUT, KEEP, CALLBACK, COUNT = { options.timeout, huge }, { options.boolean }, { options.callback }, { options.count, 1 }
+local MIN_HOLD = { options.duration }
 
 --- The settings of the methods of a lock, for every kind but semaphores.
 arguments.LOCK = {
     acquire = { timeout = TIMEOUT, keep = KEEP, callback = CALLBACK },
     try_acquire = { keep = KEEP, callback = CALLBACK },
-    with_lock = { timeout = TIMEOUT, keep = KEEP }
+    with_lock = { timeout = TIMEOUT, keep = KEEP, min_hold = MIN_HOLD }
 }
 
 --- The same for semaphores. `count` is the number of permits, which are granted together or not at all.
 arguments.SEMAPHORE = {
     acquire = { timeout = TIMEOUT, count = COUNT, keep = KEEP, callback = CALLBACK },
     try_acquire = { count = COUNT, keep = KEEP, callback = CALLBACK },
-    with_lock = { timeout = TIMEOUT, count = COUNT, keep = KEEP }
+    with_lock = { timeout = TIMEOUT, count = COUNT, keep = KEEP, min_hold = MIN_HOLD }
 }
 
 --- The same for multis, whose acquire waits.
-arguments.MULTI = { acquire = arguments.LOCK.with_lock, with_lock = arguments.LOCK.with_lock }
+arguments.MULTI = { acquire = { timeout = TIMEOUT, keep = KEEP }, with_lock = arguments.LOCK.with_lock }
 
 --- The settings of release.
 arguments.RELEASE = { wait = { options.boolean }, timeout = { options.timeout } }
@@ -52,6 +53,7 @@ end
 ---@return number|string|nil count or what is wrong
 ---@return boolean? keep
 ---@return function? callback
+---@return number? min_hold
 function arguments.read_acquire(self, given, method)
     if given == nil then
         return huge, 1
@@ -67,7 +69,7 @@ function arguments.read_acquire(self, given, method)
     if not count then
         return nil, wrong
     end
-    return settings.timeout, count, settings.keep, settings.callback
+    return settings.timeout, count, settings.keep, settings.callback, settings.min_hold
 end
 
 --- Reads the argument of try_acquire: nil, or a table of the kind's settings.

@@ -21,7 +21,8 @@ local options = require "zklock.options"
 local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
-local error, getmetatable, pairs, setmetatable, tostring, type = error, getmetatable, pairs, setmetatable, tostring, type
+local error, getmetatable, ipairs, pairs, setmetatable, tostring, type =
+    error, getmetatable, ipairs, pairs, setmetatable, tostring, type
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local forget, is_over = caller.forget, caller.is_over
@@ -116,12 +117,30 @@ function Hold.lost_message(self)
     return format("the %s %s was lost", lock._kind.name, lock._path), "lost"
 end
 
+local function nothing()
+end
+
+--- Writes the identity behind a request to release, which has replaced it: so others still see who holds. A later request stays as
+-- it is: it is answered by another write.
+local function keep_identity(self)
+    local lock = self._lock
+    local data = core.REVOKE .. "\n" .. lock._settings.identity
+    for _, path in ipairs(self:nodes() or {}) do
+        lock._client:get(path, { callback = function(found, stat)
+            if found == core.REVOKE then
+                lock._client:set(path, data, { version = stat.version, callback = nothing })
+            end
+        end })
+    end
+end
+
 --- Runs on_revoke if the lock has been asked for since on_revoke ran last.
 function Hold:_tell_revoked()
     local on_revoke = self._lock._settings.on_revoke
     local asked = on_revoke and self._acquisition:revocations() or 0
     if asked > self._asked then
         self._asked = asked
+        keep_identity(self)
         self._lock._client:run_callback("on_revoke", on_revoke, self)
     end
 end

@@ -5,13 +5,23 @@
 --
 --   * `acquire(self, taken, seconds, count, keep)` returns the hold for the function; or nil, message, code.
 --   * `lost(taken)` returns message and code if a hold has ended while the function ran.
+--   * `holds(taken)` returns the list of what the release is going to end.
 --   * `release(taken, seconds, may_wait)` gives back what is still held of the acquisition. If it may, it waits for the server as
 --     long as the acquisition was allowed to. Returns a message if a hold turns out to be lost. Does nothing the second time.
+--
+-- `taken.extra` is a table if there is more to do than that:
+--
+--   * `min_hold`, seconds: after the function's end, the locks are kept until they are over. The function has its outcome by then,
+--     so a loss in this *rest* does not change what with_lock returns. `rest_until` is its end.
+--   * `begin(hold)`, called when the locks are held: true, or false, message, code, with which with_lock ends without the function.
+--   * `finish(ok, ...)`, called with pcall's results of the function, if no lock is lost, before the rest.
 
 local caller = require "zklock.lock.caller"
+local core = require "zklock.core"
 local wait = require "zklock.wait"
 
 local coroutine, error, pcall, setmetatable, type = coroutine, error, pcall, setmetatable, type
+local now = core.now
 
 local with_lock = {}
 
@@ -19,6 +29,8 @@ local with_lock = {}
 ---@return number? seconds
 ---@return number|string|nil count or what is wrong
 ---@return boolean? keep
+---@return nil
+---@return number? min_hold
 function with_lock.read(self, fn, timeout)
     if type(fn) ~= "function" then
         return nil, "the first argument must be a function"
@@ -40,15 +52,59 @@ function with_lock.ends(hold, level)
     return anew and anew._state and anew._caller.thread == me.thread and anew or nil
 end
 
+--- A rest: what a wait knows of it (zklock.wait).
+local Rest = {}
+Rest.__index = Rest
+
+--- The coroutine that rests was closed, or does not go on.
+function Rest:abandon()
+    self.steps.release(self.taken, self.seconds, false)
+end
+
+--- Whether a hold has ended meanwhile.
+local function has_ended(rest)
+    for index = 1, #rest.holds do
+        if not rest.holds[index]:held() then
+            return true
+        end
+    end
+    return false
+end
+
+--- Keeps the locks until min_hold is over, or until one of them is lost.
+---@return boolean # whether there was a rest
+local function await_rest(client, steps, taken, seconds)
+    local until_then = taken.extra.rest_until
+    if not until_then or now() >= until_then then
+        return false
+    end
+    local holds, handles = steps.holds(taken), {}
+    for index = 1, #holds do
+        handles[index] = holds[index]:acquisition():id()
+    end
+    if holds[1] then
+        local rest = setmetatable({ steps = steps, taken = taken, seconds = seconds, holds = holds }, Rest)
+        wait.until_decided(client, handles, until_then, has_ended, rest)
+    end
+    return true
+end
+
 --- Ends a with_lock after its function: `ok, …` are pcall's results.
-local function finish(steps, taken, seconds, ok, ...)
+local function finish(client, steps, taken, seconds, ok, ...)
     local lost, code = steps.lost(taken)
+    local extra, rested = not lost and taken.extra, false
+    if extra then
+        if extra.finish then
+            extra.finish(ok, ...)
+        end
+        rested = await_rest(client, steps, taken, seconds)
+    end
     local found = steps.release(taken, seconds, true)
     if not ok then
         error((...), 0)
     elseif lost then
         return nil, lost, code, ...
-    elseif found then
+    elseif found and not rested then
         return nil, found, "lost", ...
     end
     return true, ...
@@ -90,7 +146,19 @@ local function acquire_and_run(steps, self, taken, fn, seconds, count, keep, ...
     if not hold then
         return nil, message, code
     end
-    return finish(steps, taken, seconds, call(self._client, steps, taken, seconds, fn, hold, ...))
+    local extra = taken.extra
+    if extra then
+        extra.rest_until = extra.min_hold and now() + extra.min_hold
+        local begun, problem, why = true, nil, nil
+        if extra.begin then
+            begun, problem, why = extra.begin(hold)
+        end
+        if not begun then
+            steps.release(taken, seconds, true)
+            return nil, problem, why
+        end
+    end
+    return finish(self._client, steps, taken, seconds, call(self._client, steps, taken, seconds, fn, hold, ...))
 end
 
 --- Ends a with_lock. An error may have been raised anywhere, also between the acquisition and fn, or in the release.

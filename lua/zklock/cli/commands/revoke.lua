@@ -17,8 +17,9 @@ function revoke.run(arguments, context)
         if state == nil then
             return looking.fail(context, message, code)
         end
-        local asked = 0
+        local asked, names = 0, state and locks.holders(state, inspect.now { state })
         if state and state.holders > 0 then
+            context:say("asking %s to release %s; a zklock run ignores that, unless it has --on-revoke stop", names, arguments.path)
             asked, message, code = locks.revoke(session.client, state)
             if not asked then
                 return looking.fail(context, message, code)
@@ -30,9 +31,6 @@ function revoke.run(arguments, context)
             context:say("there is no node %s: nobody holds this lock", arguments.path)
         elseif asked == 0 then
             context:say("nobody holds %s", arguments.path)
-        else
-            local names = locks.holders(state, inspect.now { state })
-            context:say("asked %s to release %s; a holder may ignore that", names, arguments.path)
         end
         return 0
     end)

@@ -7,7 +7,7 @@ local settings = require "zklock.cli.settings"
 local Supervisor = require "zklock.cli.supervisor"
 
 local format = string.format
-local huge = math.huge
+local huge, min = math.huge, math.min
 
 --- Seconds between TERM and KILL, unless set.
 local GRACE = 5
@@ -39,6 +39,9 @@ function run.define(parser)
     parser:option "--on-revoke":argname "ACTION":choices { "ignore", "stop" }:default "ignore":show_default(false):description(
         "What to do when another contender asks for the lock: ignore (the default), or stop the command.")
     parser:option "--max-hold":argname "SEC":convert(acquire.seconds):description("Stop the command after so long (90, 90s, 5m).")
+    parser:option "--at-least":argname "SEC":convert(acquire.seconds):description(
+        "Keep the lock for so long after it was acquired (60, 60s, 5m), also if the command ends earlier.")
+    parser:flag "--detach":description "With --at-least: exit when the command has ended, and keep the lock in the background."
     parser:option "--status-fd":argname "N":convert(descriptor):description("Write the outcome to this descriptor, as JSON.")
     parser:option "--lost-fd":argname "N":convert(descriptor):description(
         "Give the command a pipe as this descriptor that ends when the lock is lost.")
@@ -69,6 +72,8 @@ local function check(arguments)
     wrong = wrong or acquire.wrong_arguments(arguments)
     if arguments.lost_fd and arguments.lost_fd < 3 then
         wrong = wrong or "--lost-fd must be 3 or more"
+    elseif arguments.detach and not arguments.at_least then
+        wrong = wrong or "--detach needs --at-least"
     end
     local status_fd = arguments.status_fd
     if status_fd and status_fd > 2 and not process.keep(status_fd) then
@@ -104,12 +109,17 @@ local function environment_of(session, members, identity)
     return list
 end
 
---- Writes the outcome to --status-fd.
+--- Writes the outcome to --status-fd, once.
 local function report(arguments, context, status)
-    if arguments.status_fd then
-        local written, problem = process.write(arguments.status_fd, context.output.json(status) .. "\n")
+    local fd = arguments.status_fd
+    arguments.status_fd = nil
+    if fd then
+        local written, problem = process.write(fd, context.output.json(status) .. "\n")
         if not written then
             context:warn("could not write the status: %s", problem)
+        end
+        if fd > 2 then
+            process.close(fd) -- who reads it need not wait for what zklock does in the background
         end
     end
     return status.exit
@@ -176,9 +186,39 @@ local function supervise(session, lock, members, guard, arguments, context, stat
     return supervisor
 end
 
---- Waits for the lock and runs the command. Fills in the status.
+--- Whether a command has ended for reasons of its own: the lock is not lost, and the end was not asked for from outside.
+local function has_ended_by_itself(supervisor)
+    return supervisor and supervisor.ended and not supervisor.lost and supervisor.reason ~= "revoked"
+        and not supervisor.asked_to_end and supervisor.detail ~= "INT"
+end
+
+--- Keeps the lock until --at-least is over, after the command's end. Whatever happens meanwhile does not change the outcome. A
+-- signal that asks zklock to end, and a request for the lock with --on-revoke stop, ends this earlier.
+local function rest(session, lock, members, arguments, context, status, granted)
+    local left = granted + arguments.at_least - process.now()
+    if arguments.detach and left > 0 then
+        status.held = process.now() - granted
+        report(arguments, context, status)
+        require("zklock.cli.background").leave(status.exit)
+    end
+    while left > 0 and not (status.revoked and arguments.on_revoke == "stop") do
+        local lease = lock:remaining()
+        if lease <= 0 then
+            return context:say("%s after the command had ended, and before --at-least was over", acquire.describe_loss(members))
+        end
+        local ready = process.poll({ session.signals, session.client:pollfd() }, min(left, lease))
+        if ready[session.signals] and not pcall(session.take_signals, session) then
+            return nil
+        end
+        session.client:pump()
+        left = granted + arguments.at_least - process.now()
+    end
+    return nil
+end
+
+--- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job, or nil.
 ---@return table? # nil: the command did not run
-local function hold_and_run(arguments, context, guard, status, words)
+local function hold_and_run(arguments, context, guard, status, words, job)
     local began = process.now()
     local deadline = arguments.wait and began + arguments.wait or huge
     local session, exit, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
@@ -195,13 +235,23 @@ local function hold_and_run(arguments, context, guard, status, words)
     }, deadline)
     status.waited = process.now() - began
     local supervisor
+    if lock and job and not job.begin(session, lock, context, status) then
+        lock = nil -- it is released with the session
+    elseif not lock then
+        status.outcome, status.exit = outcome, members
+    end
     if lock then
         status.token, status.identity = members[1]:token(), client:desk().identity
         local granted = process.now()
         supervisor = supervise(session, lock, members, guard, arguments, context, status, words)
+        local is_over = has_ended_by_itself(supervisor)
+        if is_over and job then
+            job.finish(supervisor, context, status)
+        end
+        if is_over and arguments.at_least then
+            rest(session, lock, members, arguments, context, status, granted)
+        end
         status.held = process.now() - granted
-    else
-        status.outcome, status.exit = outcome, members
     end
     if not session:close() then
         context:warn("the servers have not acknowledged the release of %s, which ends with the session timeout",
@@ -218,11 +268,21 @@ local function pass_on_interrupt(supervisor)
     end
 end
 
-function run.run(arguments, context)
+--- Runs the subcommand.
+---@param arguments table
+---@param context table
+---@param job? table for `zklock once`: `begin(session, hold, context, status)` is called when the lock is held; it returns
+--   whether the command is to run, or fills in the status. `finish(supervisor, context, status)` is called when the command has
+--   ended by itself; it may change the status
+function run.run_job(arguments, context, job)
     context.quiet = arguments.quiet
     local words, wrong = check(arguments)
     if not words then
         return context:fail(codes.FAILED, "%s", wrong)
+    end
+    local code = arguments.detach and require("zklock.cli.background").fork(context)
+    if code then
+        return code
     end
     local guard = false
     if arguments.on_lost == "stop" then
@@ -233,7 +293,7 @@ function run.run(arguments, context)
         end
     end
     local status = { path = arguments.path, waited = 0, held = 0, revoked = false }
-    local ok, result = pcall(hold_and_run, arguments, context, guard, status, words)
+    local ok, result = pcall(hold_and_run, arguments, context, guard, status, words, job)
     if not ok then
         local signal = context:close(result)
         status.outcome, status.signal = signal and "interrupted" or "failed", signal or nil
@@ -248,6 +308,10 @@ function run.run(arguments, context)
     end
     pass_on_interrupt(ok and result)
     return status.exit
+end
+
+function run.run(arguments, context)
+    return run.run_job(arguments, context, nil)
 end
 
 return run

@@ -1,8 +1,7 @@
 --- zklock top: shows locks, and keeps the picture up to date, by ZooKeeper's watches (zklock.inspect.tree): while nothing changes,
 -- nothing is sent. Only the ages are drawn again each second.
 --
--- Keys: up and down (or k and j) choose a lock; s changes the order; / filters by path, holder and kind; r asks the holders of the
--- chosen lock to release it, after y; q ends.
+-- The keys are those of KEYS.
 
 local codes = require "zklock.cli.codes"
 local inspect = require "zklock.inspect"
@@ -57,6 +56,16 @@ local BEFORE = {
         end
         return a.path < b.path
     end
+}
+
+--- The keys, as ? shows them.
+local KEYS = {
+    "up, down   choose a lock (also k and j)",
+    "s          change the order: path, waiting, age",
+    "/          filter by path, kind and holder; Enter keeps the filter, Esc removes it",
+    "r          ask the holders of the chosen lock to release it, after a question",
+    "?          show the keys; any key shows the locks again",
+    "q          quit"
 }
 
 local top = { summary = "Show locks, live, in a terminal." }
@@ -181,11 +190,19 @@ local function draw(view, screen, output)
             state.waiters > 0 and format("%d", state.waiters) or "-", names)
         lines[#lines + 1] = index == view.chosen and output:styled("cyan", text) or text
     end
+    if view.mode == "keys" then
+        lines = { lines[1], lines[2] }
+        for index = 1, min(#KEYS, room) do
+            lines[#lines + 1] = fit(KEYS[index], columns)
+        end
+    end
     while #lines < rows - FOOT do
         lines[#lines + 1] = ""
     end
-    local foot = "q quit   s order   / filter   r ask to release   up, down choose"
-    if view.mode == "filter" then
+    local foot = "q quit   s order   / filter   r ask to release   up, down choose   ? keys"
+    if view.mode == "keys" then
+        foot = "any key: back"
+    elseif view.mode == "filter" then
         foot = "filter: " .. output.clean(view.filter) .. "_   (Enter: done, Esc: none)"
     elseif view.mode == "revoke" and view.shown[view.chosen] then
         foot = format("ask the holders of %s to release it? y/n", output.clean(view.shown[view.chosen].path))
@@ -218,6 +235,8 @@ end
 local function act(view, key, client)
     if view.mode == "filter" then
         filter_key(view, key)
+    elseif view.mode == "keys" then
+        view.mode = "list"
     elseif view.mode == "revoke" then
         view.mode = "list"
         if key == "y" then
@@ -227,6 +246,8 @@ local function act(view, key, client)
         return true
     elseif key == "s" then
         view.order = view.order % #ORDERS + 1
+    elseif key == "?" then
+        view.mode = "keys"
     elseif key == "/" then
         view.mode, view.filter = "filter", ""
     elseif key == "r" and view.shown[view.chosen] and view.shown[view.chosen].holders > 0 then

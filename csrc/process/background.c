@@ -1,0 +1,50 @@
+/* background: a process that may go on after the one that has forked it, for which a shell waits. */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
+#include <unistd.h>
+
+#include "process.h"
+
+/* What the child has inherited from the program that has started zklock: what exec would pass on. Higher numbers are unusual. */
+static fd_set inherited;
+
+static void note_inherited(void)
+{
+    FD_ZERO(&inherited);
+    for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++) {
+        if (fcntl(fd, F_GETFD) == 0) {
+            FD_SET(fd, &inherited);
+        }
+    }
+}
+
+pid_t zkl_background_fork(int at_end_of_parent)
+{
+    pid_t parent = getpid();
+    pid_t child = fork();
+    if (child == 0) {
+        note_inherited();
+        if (prctl(PR_SET_PDEATHSIG, at_end_of_parent) != 0 || getppid() != parent) {
+            _exit(1);
+        }
+    }
+    return child;
+}
+
+void zkl_background_leave(void)
+{
+    prctl(PR_SET_PDEATHSIG, 0);
+    setsid();
+    for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++) {
+        if (FD_ISSET(fd, &inherited)) {
+            close(fd);
+        }
+    }
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; null >= 0 && fd <= STDERR_FILENO; fd++) {
+        dup2(null, fd);
+    }
+    close(null);
+}

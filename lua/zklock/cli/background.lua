@@ -1,0 +1,84 @@
+--- cli.background: lets the shell see the end of a command while zklock goes on: for `zklock run --detach`.
+--
+-- The process that the shell has started, the *front*, forks before anything else. Its child does all the work. The front passes on
+-- the signals that it gets, and ends with the exit code that the child reports by a pipe, or as the child does. If the front is
+-- killed before that, the child gets TERM.
+
+local codes = require "zklock.cli.codes"
+local process = require "zklock.process"
+
+local tonumber = tonumber
+local huge = math.huge
+
+local background = {}
+
+--- Signals that are not passed on: the first stops a whole job, and each of its processes gets it.
+local OWN = { TSTP = true, CHLD = true }
+
+--- The child's end of the pipe, in the child.
+local report = nil
+
+--- Acts on a signal to the front.
+local function take(child, signal)
+    if signal == "TSTP" then
+        process.raise("TSTP", false)
+    elseif not OWN[signal] then
+        process.signal(child, signal)
+    end
+end
+
+--- Waits until the child reports an exit code, or ends. Returns the code, or ends by the same signal.
+local function serve(child, reports, signals)
+    while true do
+        for signal in process.next_signal, signals do
+            take(child, signal)
+        end
+        local state, detail = process.look(child)
+        if state == "exited" then
+            return detail
+        elseif state == "killed" then
+            if detail == "INT" then
+                process.raise("INT", false) -- as of a command that Ctrl-C has ended
+            end
+            return codes.of_signal(detail)
+        end
+        if process.poll({ reports, signals }, huge)[reports] then
+            local code = tonumber(process.read(reports) or "")
+            if code then
+                return code
+            end
+            reports = -1 -- the child is about to end
+        end
+    end
+end
+
+--- Forks. Returns nothing in the child, which goes on.
+---@param context table
+---@return integer? # the exit code, in the front
+function background.fork(context)
+    local reports, own = process.pipe()
+    local child, problem
+    if reports then
+        child, problem = process.fork "TERM"
+    else
+        problem = own
+    end
+    if not child then
+        return context:fail(codes.FAILED, "cannot start a process in the background: %s", problem)
+    elseif child ~= 0 then
+        process.close(own)
+        return serve(child, reports, context.signals)
+    end
+    process.close(reports)
+    report = own
+    return nil
+end
+
+--- In the child: reports the exit code. From now on the shell has its answer, and nothing that is written is seen.
+function background.leave(code)
+    process.leave()
+    process.write(report, ("%d"):format(code))
+    process.close(report)
+end
+
+return background

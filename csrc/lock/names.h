@@ -39,6 +39,9 @@ typedef struct {
 #define ZKL_SERIAL_DIGITS 3
 #define ZKL_SERIAL_BLOCK (UINT64_C(1) << (4 * ZKL_SERIAL_DIGITS))
 
+/* The name of the directory of a lock's flags begins with this, and the end of the lock's path follows: see zkl_queue_flag. */
+#define ZKL_FLAGS "_flags_"
+
 /* Room for any name that zkl_node_prefix makes, ZooKeeper's ten digits, a sign and the NUL. */
 #define ZKL_NODE_NAME_SIZE 72
 

@@ -95,8 +95,7 @@ static void forget_queue(zkl_queue *queue)
     queue->limit_mzxid = 0;
     queue->limit_unwritable = false;
     queue->lost_in = 0;
-    queue->no_flags_in = 0;
-    queue->warned = queue->busy = false;
+    queue->warned = queue->busy = queue->no_flags = false;
 }
 
 void zkl_queues_forget(zkl_locks *locks)
@@ -284,15 +283,13 @@ void zkl_queue_make_parents(zkl_queue *queue, const char *data, const struct ACL
 
 /* --- flags --------------------------------------------------------------------------------------------------------- */
 
-#define FLAGS "_flags_"
-
 char *zkl_queue_flag(const zkl_queue *queue, const char *name)
 {
     const char *last = strrchr(queue->path, '/') + 1;
-    size_t size = strlen(queue->path) + strlen(FLAGS) + 1 + strlen(name) + 1;
+    size_t size = strlen(queue->path) + strlen(ZKL_FLAGS) + 1 + strlen(name) + 1;
     char *path = zkl_alloc(size);
     if (path != NULL) {
-        snprintf(path, size, "%.*s" FLAGS "%s%s%s", (int)(last - queue->path), queue->path, last,
+        snprintf(path, size, "%.*s" ZKL_FLAGS "%s%s%s", (int)(last - queue->path), queue->path, last,
                  name[0] != '\0' ? "/" : "", name);
     }
     return path;
@@ -300,12 +297,12 @@ char *zkl_queue_flag(const zkl_queue *queue, const char *name)
 
 bool zkl_queue_has_flags(const zkl_queue *queue)
 {
-    return !queue->locks->no_containers && queue->no_flags_in != queue->locks->wire->session_id;
+    return !queue->locks->no_containers && !queue->no_flags;
 }
 
 void zkl_queue_refuse_flags(zkl_queue *queue)
 {
-    queue->no_flags_in = queue->locks->wire->session_id;
+    queue->no_flags = true;
 }
 
 static void on_flags_made(void *owner, int rc, const zkl_reply *reply)
@@ -313,7 +310,8 @@ static void on_flags_made(void *owner, int rc, const zkl_reply *reply)
     (void)reply;
     zkl_queue *queue = owner;
     bool again = rc == ZOK || rc == ZNODEEXISTS || rc == ZTHROTTLEDOP || zkl_outcome_unknown(rc);
-    if (!again) {
+    bool over = rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+    if (!again && !over) {
         zkl_queue_refuse_flags(queue);
     }
     zkl_queue_drop(queue);

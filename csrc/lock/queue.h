@@ -59,8 +59,7 @@ struct zkl_queue {
 
     zkl_predecessor predecessor;
     int64_t cleaned_at; /* a list showed all nodes of ours at this instant */
-    int64_t
-        no_flags_in; /* the session in which the directory of its flags could not be made, or not be used; 0: none */
+    bool no_flags;      /* the directory of its flags could not be made, or not be used, in this session */
 
     TAILQ_ENTRY(zkl_queue) in_kept;
 

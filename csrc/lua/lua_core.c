@@ -374,6 +374,8 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     set_functions(L, types, LAST_TYPE, functions);
     lua_pushliteral(L, ZKL_REVOKE);
     lua_setfield(L, -2, "REVOKE");
+    lua_pushliteral(L, ZKL_FLAGS);
+    lua_setfield(L, -2, "FLAGS");
     zkl_push_integer(L, ZKL_SEQUENCE_WARN);
     lua_setfield(L, -2, "SEQUENCE_WARN");
     zkl_push_integer(L, ZKL_SEQUENCE_LIMIT);

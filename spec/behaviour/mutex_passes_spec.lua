@@ -79,7 +79,7 @@ describe("a release by a holder that has waited", function()
         assert(fixture.client():create(flags_of(path), "", { acl = { { scheme = "world", id = "anyone", perms = "r" } } }))
         local locks = circle(path, 4)
         take_turns(path, locks)
-        take_turns(path, locks, 1) -- nobody waits for flags any more
+        take_turns(path, locks, 1) -- no client waits for flags any more
         assert.equal(0, passes(locks))
     end)
 

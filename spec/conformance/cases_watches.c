@@ -583,7 +583,7 @@ static void forbidden_watch(void)
     CHECK_STORY(0, "");
 }
 
-/* What lets a client pass a lock on: the events of one transaction come in the order of its parts. */
+/* The events of one transaction come in the order of its parts, so a client can pass a lock on. */
 static void flagged(void)
 {
     zoo_op_t ops[3];

@@ -42,7 +42,7 @@ end
 
 --- Whether no lock is below a path: ZooKeeper's own, and the directories of flags, in which releases make nodes that nobody sees.
 function queue.is_system(path)
-    return path == "/zookeeper" or path:find "/_flags_[^/]*$" ~= nil
+    return path == "/zookeeper" or path:match "[^/]*$":find(core.FLAGS, 1, true) == 1
 end
 
 --- Reads a semaphore's limit. Any client can have written it.

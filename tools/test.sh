@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 #
 # Runs groups of test suites with CTest, and adds up what has passed and failed in all of them. The last line is `N passed, N failed`,
-# and the exit status agrees with it. Before it stand a digest of the failures, and what this system has left out, with the reasons.
+# and the exit status agrees with it. Before it stand a table of the suites, a digest of the failures, and what this system has left
+# out, with the reasons.
 #
 # Usage: tools/test.sh [GROUP…] [OPTIONS OF ctest]    GROUP: the labels in spec/suites.cmake. Default: must, all that must pass before a
 #                                                     change is merged
@@ -42,8 +43,7 @@ digest() {
     printf '%s\n' "$cut"
 }
 
-all_passed=0 all_failed=0
-echo
+all_passed=0 all_failed=0 table= failures=
 for begun in "$ZKLOCK_LOGS"/*.begun; do
     [ -f "$begun" ] || break
     # A suite that was killed, also for its time limit, could not report that itself.
@@ -51,10 +51,12 @@ for begun in "$ZKLOCK_LOGS"/*.begun; do
         passed=0 failed=1
         echo "-- was begun, and has left no result" >>"${begun%.begun}.log"
     fi
-    [ "$failed" = 0 ] || { echo "not ok: $(cat "$begun")" && digest "${begun%.begun}.log"; }
+    table+=$(printf '%6s / %-4s %s' "$passed" "$failed" "$(cat "$begun")")$'\n'
+    [ "$failed" = 0 ] || failures+="not ok: $(cat "$begun")"$'\n'$(digest "${begun%.begun}.log")$'\n'
     all_passed=$((all_passed + passed))
     all_failed=$((all_failed + failed))
 done
+printf '\npassed / failed\n%s%s' "$table" "$failures"
 # CTest has failed otherwise.
 [ $status = 0 ] || [ $all_failed != 0 ] || all_failed=1
 cat /dev/null "$ZKLOCK_LOGS"/*.left 2>/dev/null | sort -u

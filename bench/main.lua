@@ -4,8 +4,8 @@ local report = require "report"
 local targets = require "targets"
 
 local CASES = {
-    "requests", "kinds", "latency", "contention", "crowd", "many", "sharing", "nginx", "worker", "long", "storm", "setups", "tls",
-    "idle", "held", "command", "memory", "instructions"
+    "requests", "kinds", "latency", "contention", "crowd", "many", "waiters", "sharing", "nginx", "worker", "long", "storm",
+    "setups", "tls", "idle", "held", "command", "memory", "instructions"
 }
 
 --- Cases that are worth repeating against servers other than one that does not write to the disk.

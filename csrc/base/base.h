@@ -243,6 +243,7 @@ typedef enum {
     ZKL_BREAK_LOST_WRITER, /* grant a downgraded reader though another node has its writer's name */
     ZKL_BREAK_LEFTOVERS,   /* use the requests that a silently lost connection has left */
     ZKL_BREAK_PREDICTED,   /* take the predicted predecessor for the only one */
+    ZKL_BREAK_BETWEEN,     /* take our entry before for the predecessor though another node may be in between */
     ZKL_BREAK_REPEATED,    /* take the answer to a repeated delete for proof that the node was deleted externally */
     ZKL_BREAK_EVICTED,     /* take a heartbeat for proof though the node was deleted externally, and hold on */
     ZKL_BREAK_TOGETHER,    /* let readers that come later share the turn of readers that waited together */

@@ -13,6 +13,10 @@
  * and its end is proof. So an acquisition and its release take three requests between two clients, and four among many
  * clients.
  *
+ * If many wait in one client, its entries often stand one behind the other. Once a list has shown that, the predecessor
+ * of the next entry is predicted to be the entry before it, whose name and number are known. So what an entry costs does
+ * not grow with the length of the queue.
+ *
  * Only a list shows nodes of ours that no entry knows (queue.c), and no other client can remove them. So the queue is
  * listed once a second all the same, and always in a session in which a create was lost.
  */
@@ -57,9 +61,19 @@ static uint64_t serial_of(const char *name, int32_t sequence)
     return strcmp(made, name) == 0 ? serial : 0;
 }
 
+/* Returns the entry of ours that came to the queue before this one, if it has a node there, or is to have one; or NULL. */
+static const zkl_entry *own_before(const zkl_entry *entry)
+{
+    const zkl_entry *own = TAILQ_PREV(entry, zkl_entry_list, in_queue);
+    bool stays = own != NULL && own->state >= ZKL_ENTRY_JOINING && own->state <= ZKL_ENTRY_LINGERING;
+    return stays && own->kind == entry->kind ? own : NULL;
+}
+
 void zkl_entry_note_predecessor(const zkl_entry *entry, const char *name)
 {
     zkl_predecessor *known = &entry->queue->predecessor;
+    const zkl_entry *own = own_before(entry);
+    known->own = own != NULL && own->node != NULL && strcmp(zkl_entry_name(own), name) == 0;
     int32_t sequence = zkl_node_parse(name).sequence;
     uint64_t serial = serial_of(name, sequence);
     if (!entry->kind->predictable || serial == 0) {
@@ -83,17 +97,28 @@ bool zkl_entry_can_predict(const zkl_entry *entry)
 {
     const zkl_queue *queue = entry->queue;
     int64_t now = entry->locks->wire->now;
-    return queue->predecessor.steady && now - queue->cleaned_at < SOON && !zkl_queue_may_have_strays(queue) &&
-           entry->kind->predictable && !entry->acquisition->try_only;
+    bool known = queue->predecessor.steady || (queue->predecessor.own && own_before(entry) != NULL);
+    return known && now - queue->cleaned_at < SOON && !zkl_queue_may_have_strays(queue) && entry->kind->predictable &&
+           !entry->acquisition->try_only;
 }
 
 bool zkl_entry_predict(zkl_entry *entry, char name[ZKL_NODE_NAME_SIZE])
 {
-    const zkl_predecessor *known = &entry->queue->predecessor;
+    zkl_predecessor *known = &entry->queue->predecessor;
     if (zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->sequence == 0 || !zkl_entry_can_predict(entry)) {
         return false;
     }
-    predicted_name(name, known->stem, known->serial + known->stride, entry->sequence - 1);
+    const zkl_entry *own = known->own ? own_before(entry) : NULL;
+    known->own =
+        own != NULL && own->node != NULL && (own->sequence + 1 == entry->sequence || ZKL_BROKEN(ZKL_BREAK_BETWEEN));
+    if (known->own) {
+        snprintf(name, ZKL_NODE_NAME_SIZE, "%s", zkl_entry_name(own));
+    } else if (known->steady) {
+        known->serial += known->stride;
+        predicted_name(name, known->stem, known->serial, entry->sequence - 1);
+    } else {
+        return false;
+    }
     if (ZKL_BROKEN(ZKL_BREAK_PREDICTED)) {
         entry->tenure.ahead = 1;
     }
@@ -109,10 +134,8 @@ bool zkl_entry_predicted(zkl_entry *entry, int64_t czxid)
     zkl_predecessor *known = &entry->queue->predecessor;
     zkl_entry_note_request(entry, ZKL_REQUEST_PREDICT, false);
     bool there = czxid > 0 && czxid < entry->tenure.czxid;
-    if (there) {
-        known->serial += known->stride;
-    } else {
-        known->steady = false;
+    if (!there) {
+        known->steady = known->own = false;
         entry->tenure.ahead = INT32_MAX; /* the list, which follows, will show the number */
     }
     return there;

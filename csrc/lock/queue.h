@@ -31,6 +31,7 @@ typedef struct {
     uint64_t stride;                 /* how much that had grown since the predecessor before */
     /* It grew by the same amount the time before, and both nodes were the same client's. */
     bool steady;
+    bool own; /* it was our entry before */
 } zkl_predecessor;
 
 /* A lock's directory, with what is known of it. */

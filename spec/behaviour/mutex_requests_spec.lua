@@ -180,3 +180,68 @@ describe("contenders in a steady rotation", function()
         end
     end)
 end)
+
+describe("waiters of one client, each with a node", function()
+    --- Lets waiters queue behind a holder, one after the other; `other(path, index)` is called before each, and returns how many
+    -- nodes it has added. Returns the requests that each waiter took until it waited, and in which order they are granted.
+    local function queue_up(count, other)
+        local path, order, sent = fixture.path(), {}, {}
+        local held = fixture.mutex(path)
+        assert(held:acquire(10))
+        local client, nodes = fixture.client({ session_timeout = 30 }), 1
+        for index = 1, count do
+            nodes = nodes + 1 + other(path, index)
+            local before = fixture.sent(client)
+            client:mutex(path, { handoff = 0 }):acquire { callback = function(hold)
+                order[#order + 1] = index
+                assert(hold):release { wait = false }
+            end }
+            fixture.pump_until(client, function() -- the first watches the holder's node; the others a node and its flag
+                return fixture.has(path, nodes) and client:stats().watches == 2 * index - 1
+            end)
+            sent[index] = fixture.sent(client) - before
+        end
+        assert(held:release())
+        return client, sent, order
+    end
+
+    it("find their predecessor without a list, once a list has shown one behind the other #asan #valgrind", function()
+        eventually(function() -- until no second passes since that list
+            local client, sent, order = queue_up(6, function()
+                return 0
+            end)
+            fixture.pump_until(client, function()
+                return #order == 6
+            end)
+            assert.same({ 1, 2, 3, 4, 5, 6 }, order)
+            return table.concat(sent, " ") == "3 4 3 3 3 3", table.concat(sent, " ")
+        end)
+    end)
+
+    it("wait for another client's node in between #asan", function()
+        local other
+        local client, _, order = queue_up(4, function(path, index)
+            if index ~= 4 then
+                return 0
+            end
+            other = fixture.client({ session_timeout = 30 })
+            other:mutex(path):acquire { callback = function(hold)
+                other.hold = hold
+            end }
+            fixture.pump_until(other, function()
+                return fixture.has(path, 5)
+            end)
+            return 1
+        end)
+        fixture.pump_until(client, function()
+            other:pump()
+            return other.hold ~= nil
+        end)
+        assert.equal(3, client:stats().grants)
+        assert.same({ 1, 2, 3 }, order)
+        assert(other.hold:release())
+        fixture.pump_until(client, function()
+            return #order == 4
+        end)
+    end)
+end)

@@ -42,6 +42,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_REPEATED, 0, "repeated", false, 43},
     {ZKL_BREAK_LEFTOVERS, 0, "leftovers", false, 417},
     {ZKL_BREAK_PREDICTED, 0, "predicted", false, 828},
+    {ZKL_BREAK_BETWEEN, 0, "between", false, 34},
     {ZKL_BREAK_IMPOSTOR, UINT32_C(1) << FAULT_IMPOSTOR, "impostor", false, 511},
     {ZKL_BREAK_STRAYS, 0, "strays", false, 40},
     {ZKL_BREAK_SEARCH, 0, "search", false, 1193},

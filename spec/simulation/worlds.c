@@ -375,6 +375,7 @@ const rule_fit rule_fits[] = {
     {"grants", NULL, "a node serves more grants than small worlds ask for"},
     {"leftovers", NULL, "a send that fails in silence, and one that was under way before it, of the same client"},
     {"predicted", NULL, "no predecessor is predicted before three clients have taken three turns each"},
+    {"between", NULL, "no entry of ours is predicted before a list has shown one behind the other"},
     {"impostor", NULL,
      "two may hold until the next heartbeat, so that nothing is wrong before that is overdue: a session timeout in "
      "which both "

@@ -277,7 +277,7 @@ local function look(self)
 end
 
 --- Called by the pump on a notification: the watch has fired or ended, a wait's time is up, or the read that set it was answered.
--- Wakes all waiters, because any number of coroutines may wait for a watch.
+-- Any number of coroutines may wait for a watch.
 function Watch.handle_changed(self)
     if look(self) ~= false then
         self._client:desk().observers[self._operation:id()] = nil -- it fires only once
@@ -285,7 +285,7 @@ function Watch.handle_changed(self)
             self._changed()
         end
     end
-    wait.wake_everybody(self._client)
+    wait.wake_without_handle(self._client)
     wait.tell_calls(self._calls)
 end
 
@@ -409,7 +409,7 @@ function Watch:cancel()
             self._client:desk().observers[self._operation:id()] = nil
         end
         self._operation:cancel()
-        wait.wake_everybody(self._client)
+        wait.wake_without_handle(self._client)
     end
 end
 

@@ -14,8 +14,11 @@ local protect = require "zklock.protect"
 local collectgarbage, pcall = collectgarbage, pcall
 local now = core.now
 local coroutine, error, ipairs, next, pairs = coroutine, error, ipairs, next, pairs
+local floor, huge = math.floor, math.huge
 local setmetatable, type = setmetatable, type
 local call, PCALL_YIELDS = protect.call, protect.PCALL_YIELDS
+
+local WEAK_KEYS = { __mode = "k" }
 
 local wait = {}
 
@@ -28,6 +31,21 @@ local function concern(desk, handle, waiter)
     elseif handle then
         desk.by_handle[handle] = waiter
     end
+end
+
+--- Returns the set of the waiters for acquisitions whose deadlines are in the same second; nil without a deadline. So a sweep looks
+-- only at waiters that are late, however many wait.
+local function due_with(desk, deadline, subject)
+    if deadline == huge or type(subject) ~= "table" or not subject.abandon then
+        return nil
+    end
+    local second = floor(deadline) + 1
+    local set = desk.due[second]
+    if not set then
+        set = setmetatable({}, WEAK_KEYS)
+        desk.due[second] = set
+    end
+    return set
 end
 
 --- Has `observer:handle_changed()` called when a handle changes, also while nothing waits for the client.
@@ -118,12 +136,18 @@ local note_thread = wait.note_thread
 local function wait_registered(client, adapter, waiter, handle, deadline, decided, subject)
     local desk = client:desk()
     local guard = coroutine.close and new_guard(client, waiter) or nil
+    local due = due_with(desk, deadline, subject)
     desk.everybody[waiter] = subject
-    desk.deadlines[waiter] = deadline
+    if due then
+        due[waiter] = true
+    end
     if note_thread then
         note_thread(desk, waiter)
     end
     concern(desk, handle, waiter)
+    if not handle then
+        desk.without_handle[waiter] = true
+    end
     local outcome, message, code
     for _ in once, nil, nil, guard do
         outcome, message, code = wait_among_others(client, adapter, waiter, deadline, decided, subject)
@@ -131,8 +155,12 @@ local function wait_registered(client, adapter, waiter, handle, deadline, decide
             guard.waits = false
         end
     end
-    desk.everybody[waiter], desk.deadlines[waiter] = nil, nil
+    desk.everybody[waiter] = nil
+    if due then
+        due[waiter] = nil
+    end
     concern(desk, handle, nil)
+    desk.without_handle[waiter] = nil
     return outcome, message, code
 end
 
@@ -219,11 +247,11 @@ function wait.abandon(client, waiter, code)
     end
 end
 
---- Lists the keys of a table of which `wanted(desk, key, time)` is true, or all. What is done with a key may change the table.
-local function list(set, wanted, desk, time)
+--- Lists the keys of a table of which `wanted(desk, key)` is true, or all. What is done with a key may change the table.
+local function list(set, wanted, desk)
     local found = {}
     for key in pairs(set) do
-        if not wanted or wanted(desk, key, time) then
+        if not wanted or wanted(desk, key) then
             found[#found + 1] = key
         end
     end
@@ -242,17 +270,22 @@ local function is_unwound(desk, thing)
     return thread ~= nil and (coroutine.status(thread) == "dead" or not core.stands_in(thread, thing))
 end
 
---- Whether a waiter has an acquisition under way and should have gone on long ago.
-local function is_overdue(desk, waiter, time)
-    local deadline, subject = desk.deadlines[waiter], desk.everybody[waiter]
-    if deadline == nil or deadline > time or type(subject) ~= "table" or not subject.abandon then
-        return false
+--- Lists the waiters that should have gone on long ago: a sweep has found them behind their deadline, a second before this one.
+local function list_overdue(desk, time)
+    for second = desk.swept + 1, floor(time) do
+        desk.overdue[second] = desk.due[second] and time
+        desk.swept = second
     end
-    local found = desk.overdue[waiter]
-    if not found then
-        desk.overdue[waiter] = time
+    local found = {}
+    for second, since in pairs(desk.overdue) do
+        if time - since >= OVERDUE then
+            for waiter in pairs(desk.due[second]) do
+                found[#found + 1] = waiter
+            end
+            desk.due[second], desk.overdue[second] = nil, nil
+        end
     end
-    return found ~= nil and time - found >= OVERDUE
+    return found
 end
 
 --- Gives up waits that will not go on: waits that an error has ended where they could not be protected, and what a coroutine
@@ -264,12 +297,15 @@ end
 local function sweep(client, time)
     local desk = client:desk()
     desk.sweep_due = time + SWEEP
-    for _, waiter in ipairs(list(desk.everybody, is_unwound, desk)) do
-        give_up(client, waiter)
-    end
-    for _, waiter in ipairs(list(desk.everybody, is_overdue, desk, time)) do
+    for _, waiter in ipairs(list_overdue(desk, time)) do
         wait.abandon(client, waiter, "timeout")
         desk.adapter.wake(waiter)
+    end
+    if PCALL_YIELDS then
+        return
+    end
+    for _, waiter in ipairs(list(desk.everybody, is_unwound, desk)) do
+        give_up(client, waiter)
     end
     for _, attempt in ipairs(list(desk.attempts, is_unwound, desk)) do
         attempt:abandon("cancelled")
@@ -279,8 +315,8 @@ end
 --- Whether something may need a sweep and the sweep is due. The pump sweeps then.
 function wait.is_sweep_due(client)
     local desk = client:desk()
-    local may_find = next(desk.everybody) ~= nil or not PCALL_YIELDS and next(desk.attempts) ~= nil
-    return may_find and now() >= desk.sweep_due
+    return now() >= desk.sweep_due and (next(desk.due) ~= nil or
+        not PCALL_YIELDS and (next(desk.everybody) ~= nil or next(desk.attempts) ~= nil))
 end
 
 local function sweep_if_due(client)
@@ -309,11 +345,20 @@ function wait.collect(client)
     end
 end
 
+local function wake_all(desk, waiters)
+    for _, waiter in ipairs(list(waiters)) do
+        desk.adapter.wake(waiter)
+    end
+end
+
 --- Wakes every waiter of a client. A woken waiter may run, and end, at once.
 function wait.wake_everybody(client)
-    for _, waiter in ipairs(list(client:desk().everybody)) do
-        client:desk().adapter.wake(waiter)
-    end
+    wake_all(client:desk(), client:desk().everybody)
+end
+
+--- The same for those that wait for the client's state, or for watches. A handle notifies its waiter itself.
+function wait.wake_without_handle(client)
+    wake_all(client:desk(), client:desk().without_handle)
 end
 
 --- Notifies every observer that something may have changed.
@@ -356,7 +401,7 @@ local function pass_on(client, missed)
     if changed or missed then
         client:drain_log()
         if client:state_changed() then
-            wait.wake_everybody(client)
+            wait[core_client:state() and "wake_without_handle" or "wake_everybody"](client) -- after a fork no handle notifies
             wait.tell_calls(desk.calls) -- no notifications of their own may come
         end
     end

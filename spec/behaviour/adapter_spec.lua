@@ -337,3 +337,39 @@ describe("an adapter that the program supplies", function()
         end)
     end)
 end)
+
+describe("a coroutine that waits for a lock", function()
+    it("is not woken by a watch, nor by a change of the client's state, which concern others #asan", function()
+        local woken, path, node = 0, fixture.path(), fixture.directory()
+        local client, link = fixture.client_behind_proxy({ session_timeout = 30, wait = { wait = loop.wait, wake = function(waiter)
+            woken = woken + 1
+            loop.wake(waiter)
+        end } })
+        local hold = assert(fixture.mutex(path):acquire(10))
+        local functions = {}
+        for index = 1, 20 do
+            functions[index] = function()
+                assert(client:mutex(path):acquire(60)):release()
+            end
+        end
+        functions[21] = function()
+            loop.until_true(function()
+                return client:stats().acquisitions == 20 and fixture.has(path, 3)
+            end)
+            local _, _, watch = assert(client:get(node, { watch = true }))
+            woken = 0
+            assert(fixture.observer():set(node, "changed"))
+            assert.equal("changed", watch:wait(20))
+            assert.is_true(woken < 5, woken)
+            woken = 0
+            fixture.cut_off(client, link)
+            link:accept()
+            loop.until_true(function()
+                return client:state() == "connected"
+            end)
+            assert.is_true(woken < 5, woken)
+            assert(hold:release())
+        end
+        loop.run_all(functions)
+    end)
+end)

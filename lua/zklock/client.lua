@@ -9,22 +9,16 @@
 -- to run the callback. It is reported (`zklock.report`). A callback may itself wait. This delays the wait that runs it, unless
 -- the adapter spawns callbacks (`zklock.adapters`). On Lua 5.1 (not LuaJIT) a callback cannot yield.
 
-local cluster_mutex = require "zklock.cluster_mutex"
+-- What few programs use is loaded by the method that needs it: a command such as `zklock run` takes most of its time to load Lua.
+
 local core = require "zklock.core"
 local Hold = require "zklock.lock.hold"
-local Latch = require "zklock.latch"
-local Leader = require "zklock.leader"
 local Lock = require "zklock.lock"
 local LockGroups = require "zklock.lock_groups"
-local Multi = require "zklock.multi"
 local new_check = require "zklock.check_self"
 local new_desk = require "zklock.desk"
-local node = require "zklock.node"
 local options = require "zklock.options"
 local report = require "zklock.report"
-local RwLock = require "zklock.rwlock"
-local Semaphore = require "zklock.semaphore"
-local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, next, pairs, pcall, setmetatable, type = error, next, pairs, pcall, setmetatable, type
@@ -52,7 +46,9 @@ function Client.new(handle, servers, adapter, settings)
     local client = setmetatable({
         _desk = new_desk(handle, servers, adapter, settings),
         _session_timeout = settings.session_timeout,
-        _log = settings.log,
+        _log = settings.log or false,
+        _detached = false,
+        _joined = false,
         _lock_groups = LockGroups.new(),
         _latest_settings = false, -- of the latest lock, see read_lock
         _last_state = "connecting",
@@ -258,7 +254,7 @@ end
 
 --- Whether the program is to be told of changes of the state, or of what happens.
 function Client.has_listeners(self)
-    return self._log ~= nil or #self._desk.listeners > 0
+    return self._log or #self._desk.listeners > 0
 end
 
 --- Passes a line to `log`, if there is one.
@@ -607,7 +603,7 @@ end
 function Client:rwlock(path, settings)
     check_self(self, "rwlock")
     local read = checked("rwlock", read_lock(self, path, settings))
-    return RwLock.new(self, path, read)
+    return require("zklock.rwlock").new(self, path, read)
 end
 
 --- Makes a lock with several permits. Each acquisition takes one or more of them. Sends nothing. The first user of the path
@@ -628,7 +624,7 @@ function Client:semaphore(path, permits, settings)
         permits, wrong = options.read_permits(permits)
     end
     checked("semaphore", not wrong, wrong)
-    return Semaphore.new(self, path, permits, read)
+    return require("zklock.semaphore").new(self, path, permits, read)
 end
 
 ---@class zklock.LatchOptions
@@ -648,7 +644,7 @@ function Client:latch(path, count, settings)
         count, wrong = options.read_latch_count(count)
     end
     checked("latch", not wrong, wrong)
-    return Latch.new(self, path, count, read)
+    return require("zklock.latch").new(self, path, count, read)
 end
 
 --- Makes one lock of several, of any kinds: all are acquired or none. Sends nothing. See `Multi`.
@@ -659,6 +655,7 @@ end
 ---@return zklock.Multi multi
 function Client:multi(locks)
     check_self(self, "multi")
+    local Multi = require "zklock.multi"
     local members = checked("multi", Multi.check_members(self, locks))
     return Multi.new(self, members)
 end
@@ -689,6 +686,7 @@ end
 --   traceback), "lost" (the mutex was lost while fn ran, or before), otherwise as of Lock:acquire
 function Client:cluster_mutex(key, settings, fn)
     check_self(self, "cluster_mutex")
+    local cluster_mutex = require "zklock.cluster_mutex"
     local read = checked("cluster_mutex", cluster_mutex.read(key, settings, fn))
     return cluster_mutex.run(self, key, read, fn)
 end
@@ -722,7 +720,7 @@ end
 --   if it has run: nothing is recorded, and it will run again
 function Client:once(path, settings, fn)
     check_self(self, "once")
-    local once = require "zklock.once" -- few programs come here
+    local once = require "zklock.once"
     local read, wrong = once.read(settings, fn)
     wrong = wrong or options.path_problem(path)
     if wrong then
@@ -758,6 +756,7 @@ end
 ---@return zklock.Code? code "closed", "forked", "phase", "unsupported": as of Lock:acquire with `callback`
 function Client:leader(path, settings)
     check_self(self, "leader")
+    local Leader = require "zklock.leader"
     local read, wrong = Leader.read(settings)
     local lock_settings
     if read then -- a schema: the candidate's settings are its own
@@ -770,18 +769,27 @@ end
 
 --- For adapters whose process is about to end: ends all candidacies. Runs on_lost in the running coroutine.
 function Client.end_leaders(self)
-    Leader.close_all(self)
+    if next(self._desk.leaders) then
+        require("zklock.leader").close_all(self)
+    end
 end
 
 -- Nodes ---------------------------------------------------------------------------------------------------------------
 
-node.extend(Client)
+-- Loaded with the first name that is none of those above.
+setmetatable(Client, {
+    __index = function(_, name)
+        setmetatable(Client, nil)
+        require("zklock.node").extend(Client)
+        return Client[name]
+    end
+})
 
 --- Begins a transaction: checks and writes that the server executes all together, or none of them.
 ---@return zklock.Transaction transaction
 function Client:transaction()
     check_self(self, "transaction")
-    return Transaction.new(self)
+    return require("zklock.transaction").new(self)
 end
 
 --- "zklock client (host:2181, connected)". Contains no credentials.

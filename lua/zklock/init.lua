@@ -9,9 +9,7 @@
 local core = require "zklock.core"
 local adapters = require "zklock.adapters"
 local Client = require "zklock.client"
-local key_path = require "zklock.key"
 local options = require "zklock.options"
-local sha256 = require "zklock.sha256"
 local shared = require "zklock.shared"
 
 local error, pairs, tostring, type = error, pairs, tostring, type
@@ -229,7 +227,7 @@ end
 ---@param key string
 ---@return string path "/locks/file/…"
 function zklock.path(prefix, key)
-    local path, wrong = key_path(prefix, key)
+    local path, wrong = require "zklock.key"(prefix, key)
     if not path then
         error("zklock.path: " .. wrong, 2)
     end
@@ -257,7 +255,7 @@ local function fingerprint(value, secret, depth)
         return kind .. ";"
     elseif kind ~= "table" then
         local text = kind == "number" and exact(value) or tostring(value)
-        text = secret and sha256(text) or text
+        text = secret and require "zklock.sha256"(text) or text
         return ("%s:%d:%s;"):format(kind, #text, text) -- with its length, so that no other value has the same text
     end
     local parts = {}

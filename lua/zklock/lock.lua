@@ -22,10 +22,7 @@ local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local Hold = require "zklock.lock.hold"
 local new_check = require "zklock.check_self"
-local node = require "zklock.node"
 local options = require "zklock.options"
-local Reading = require "zklock.inspect.reading"
-local Transaction = require "zklock.transaction"
 local with_lock = require "zklock.lock.with_lock"
 
 local error, getmetatable, ipairs, pairs, setmetatable = error, getmetatable, ipairs, pairs, setmetatable
@@ -392,7 +389,7 @@ end
 ---@return zklock.Transaction transaction
 function Lock:transaction()
     check_self(self, "transaction")
-    return Transaction.guarded(self._client, { { lock = self, hold = meant(self) } })
+    return require("zklock.transaction").guarded(self._client, { { lock = self, hold = meant(self) } })
 end
 
 -- The lock and its contenders -------------------------------------------------------------------------------------------
@@ -423,6 +420,7 @@ end
 ---@return number|string|nil # the limit that is written in a semaphore; message
 ---@return zklock.Code? code
 function Lock.read_contenders(self, identities, deadline, seconds)
+    local Reading = require "zklock.inspect.reading"
     local reading = Reading.new(self._client, deadline, seconds, { identities = identities, permits = self._permits })
     reading:examine(self._path)
     local ok, message, code = reading:run()
@@ -456,8 +454,9 @@ end
 
 --- Writes into a holder's node that another contender wants the lock.
 local function ask_to_let_go(self, path, deadline, seconds)
+    local perform = require("zklock.node").perform
     local write = { kind = "set", path = path, data = REVOKE, version = -1 }
-    local operation, message, code = node.perform(self._client, write, seconds, "writing " .. path, true, deadline)
+    local operation, message, code = perform(self._client, write, seconds, "writing " .. path, true, deadline)
     if not operation then
         return nil, message, code
     end

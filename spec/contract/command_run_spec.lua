@@ -446,6 +446,18 @@ describe("the command of zklock run", function()
     end)
 end)
 
+describe("zklock run", function()
+    after_each(fixture.clean)
+
+    it("loads no modules for kinds of locks, nodes and looks that it does not need", function()
+        local names_loaded = 'LUA_INIT=local exit = os.exit; function os.exit(...) for name in pairs(package.loaded) do ' ..
+            'if name:find "^zklock" then io.stderr:write(name, "\\n") end end exit(...) end'
+        local _, errors = commands.output({ "run", fixture.path(), "--", "true" }, { variables = { names_loaded } })
+        local _, count = errors:gsub("\n", "")
+        assert.is_true(count >= 20 and count <= 35, errors) -- two of them in C
+    end)
+end)
+
 describe("zklock run locks", function()
     after_each(fixture.clean)
 

@@ -20,6 +20,12 @@ local running = require "zklock.adapters.openresty.requests"
 local semaphore = require "ngx.semaphore"
 local ticker = require "zklock.adapters.openresty.ticker"
 
+-- Loaded now, and not when a request needs it: the files may be those of another version by then.
+for _, name in ipairs { "cluster_mutex", "inspect.reading", "key", "latch", "leader", "multi", "node", "once", "rwlock",
+    "semaphore", "sha256", "transaction" } do
+    require("zklock." .. name)
+end
+
 local ngx = ngx
 local format = string.format
 local max, min = math.max, math.min

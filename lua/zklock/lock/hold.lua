@@ -18,7 +18,6 @@ local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
-local Transaction = require "zklock.transaction"
 local wait = require "zklock.wait"
 
 local error, getmetatable, ipairs, pairs, setmetatable, tostring, type =
@@ -530,7 +529,7 @@ end
 ---@return zklock.Transaction transaction
 function Hold:transaction()
     check_self(self, "transaction")
-    return Transaction.guarded(self._lock._client, { { lock = self._lock, hold = self } })
+    return require("zklock.transaction").guarded(self._lock._client, { { lock = self._lock, hold = self } })
 end
 
 --- "zklock hold (mutex /path, held)".

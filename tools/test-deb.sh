@@ -80,8 +80,8 @@ modules_alone() {
 has_pages() {
     local name
     inside bash -n /usr/share/bash-completion/completions/zklock || return
-    for name in share/zsh/vendor-completions/_zklock share/fish/vendor_completions.d/zklock.fish share/man/man1/zklock.1.gz \
-        share/man/man1/zklock-run.1.gz share/doc/lua-zklock/docs/install.md share/doc/zklock/copyright; do
+    for name in lib/zklock/cli.lua share/zsh/vendor-completions/_zklock share/fish/vendor_completions.d/zklock.fish \
+        share/man/man1/zklock.1.gz share/man/man1/zklock-run.1.gz share/doc/lua-zklock/docs/install.md share/doc/zklock/copyright; do
         [ -s "$system/usr/$name" ] || { echo "there is no /usr/$name" && return 1; }
     done
 }

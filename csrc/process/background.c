@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "process.h"
@@ -33,8 +34,17 @@ pid_t zkl_background_fork(int at_end_of_parent)
     return child;
 }
 
-void zkl_background_leave(void)
+bool zkl_errors_are_output(void)
 {
+    struct stat output;
+    struct stat errors;
+    return fstat(STDOUT_FILENO, &output) == 0 && fstat(STDERR_FILENO, &errors) == 0 && output.st_dev == errors.st_dev &&
+           output.st_ino == errors.st_ino;
+}
+
+void zkl_background_leave(bool keep_errors)
+{
+    int last = keep_errors && !zkl_errors_are_output() ? STDOUT_FILENO : STDERR_FILENO;
     prctl(PR_SET_PDEATHSIG, 0);
     setsid();
     for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++) {
@@ -43,7 +53,7 @@ void zkl_background_leave(void)
         }
     }
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; null >= 0 && fd <= STDERR_FILENO; fd++) {
+    for (int fd = 0; null >= 0 && fd <= last; fd++) {
         dup2(null, fd);
     }
     close(null);

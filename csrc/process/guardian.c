@@ -11,6 +11,7 @@
  *              the time `term_at` has come                   -> WATCHING, TERM and CONT sent to the group, once
  *              the time `kill_at` has come                   -> KILLING
  *              the wrapper's socket is closed: it has ended  -> KILLING
+ *              the shell has ended, if the group is a shell's that the wrapper has not started -> ENDS
  *   KILLING    sends KILL, again while the group has members
  *              wrapper: "finish"                             -> ENDS
  *              the wrapper has ended, there is no member     -> ENDS
@@ -76,11 +77,19 @@ int64_t zkl_guard_clock(void)
 
 /* --- the guardian's process ---------------------------------------------------------------------------------------- */
 
+/* The shell, as of zkl_process_open; -1: the group is a command of the wrapper. */
+static int shell_fd = -1;
+
 /* Waits for the wrapper, for `timer` if that is not -1, and for at most `ms` milliseconds (-1: no limit). */
 static wrapper_state wait_for_wrapper(int socket, int timer, int ms)
 {
-    struct pollfd fds[2] = {{.fd = socket, .events = POLLIN}, {.fd = timer, .events = POLLIN}};
-    if (poll(fds, 2, ms) <= 0 || fds[0].revents == 0) {
+    struct pollfd fds[] = {
+        {.fd = socket, .events = POLLIN}, {.fd = timer, .events = POLLIN}, {.fd = shell_fd, .events = POLLIN}};
+    int ready = poll(fds, sizeof fds / sizeof *fds, ms);
+    if (ready > 0 && fds[2].revents != 0) {
+        return WRAPPER_FINISHED;
+    }
+    if (ready <= 0 || fds[0].revents == 0) {
         return WRAPPER_LIVES;
     }
     char word;
@@ -160,13 +169,13 @@ static void watch(zkl_guard_page *page, int socket, int timer)
     kill_group(page, socket, wrapper);
 }
 
-/* Keeps standard error and the socket; the command's files must not stay open because of the guardian. */
+/* Keeps the socket, and standard error unless it is what the command writes to; the command's files must not stay open because of the guardian. */
 static int close_others(int socket)
 {
     int null = open("/dev/null", O_RDWR);
     int kept = STDERR_FILENO + 1;
-    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
-        (socket != kept && dup2(socket, kept) < 0)) {
+    if (null < 0 || (zkl_errors_are_output() && dup2(null, STDERR_FILENO) < 0) || dup2(null, STDIN_FILENO) < 0 ||
+        dup2(null, STDOUT_FILENO) < 0 || (socket != kept && dup2(socket, kept) < 0)) {
         return -1;
     }
     if (close_range((unsigned)kept + 1, ~0U, 0) != 0) { /* a kernel before 5.9, or a filter of system calls */
@@ -188,7 +197,8 @@ static _Noreturn void be_guardian(zkl_guard_page *page, int socket)
     setpriority(PRIO_PROCESS, 0, PRIORITY);
     socket = close_others(socket);
     int timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (socket < 0 || timer < 0 || chdir("/") != 0) {
+    shell_fd = page->shell == 0 ? -1 : zkl_process_open(page->shell);
+    if (socket < 0 || timer < 0 || (page->shell != 0 && shell_fd < 0) || chdir("/") != 0) {
         _exit(1); /* the wrapper reads the end of the socket */
     }
     watch(page, socket, timer);
@@ -197,7 +207,7 @@ static _Noreturn void be_guardian(zkl_guard_page *page, int socket)
 
 /* --- the wrapper's process ----------------------------------------------------------------------------------------- */
 
-bool zkl_guard_start(zkl_guard *guard, int term_signal)
+bool zkl_guard_start(zkl_guard *guard, int term_signal, pid_t shell)
 {
     int sockets[2];
     void *page = mmap(NULL, sizeof(zkl_guard_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -211,6 +221,7 @@ bool zkl_guard_start(zkl_guard *guard, int term_signal)
     atomic_store(&guard->page->term_at, ZKL_GUARD_NEVER);
     atomic_store(&guard->page->kill_at, ZKL_GUARD_NEVER);
     guard->page->term_signal = term_signal;
+    guard->page->shell = shell;
     /* No SIGCHLD at its end: so it is not among the children that zkl_group_look and zkl_children_reap wait for. */
     guard->pid = (pid_t)syscall(SYS_clone, 0L, 0L, 0L, 0L, 0L);
     if (guard->pid == 0) {
@@ -230,6 +241,11 @@ unmap:
     munmap(page, sizeof(zkl_guard_page));
     guard->page = NULL;
     return false;
+}
+
+void zkl_guard_adopt(const zkl_guard *guard, pid_t group)
+{
+    atomic_store(&guard->page->group, group);
 }
 
 void zkl_guard_set(const zkl_guard *guard, int64_t term_at, int64_t kill_at)

@@ -250,11 +250,10 @@ static int process_fork(lua_State *L)
     return 1;
 }
 
-/* leave(): in the child of fork: its parent may end, and a terminal closes without effect. See zkl_background_leave. */
+/* leave(keep_errors): in the child of fork: its parent may end, and a terminal closes without effect. See zkl_background_leave. */
 static int process_leave(lua_State *L)
 {
-    (void)L;
-    zkl_background_leave();
+    zkl_background_leave(lua_toboolean(L, 1));
     return 0;
 }
 
@@ -266,6 +265,24 @@ static int process_signal_group(lua_State *L)
     pid_t group = (pid_t)luaL_checkinteger(L, 1);
     errno = EINVAL;
     return push_status(L, zkl_group_signal(group, check_signal(L, 2)));
+}
+
+/* group_runs(group) -> whether it has a member that has not ended; for groups that spawn has not made */
+static int process_group_runs(lua_State *L)
+{
+    lua_pushboolean(L, zkl_group_runs((pid_t)luaL_checkinteger(L, 1)));
+    return 1;
+}
+
+/* open(process id) -> descriptor that is readable when the process has ended | nil, message */
+static int process_open(lua_State *L)
+{
+    int fd = zkl_process_open((pid_t)luaL_checkinteger(L, 1));
+    if (fd < 0) {
+        return push_errno(L, errno);
+    }
+    lua_pushinteger(L, fd);
+    return 1;
 }
 
 /* group_state(group) -> "gone" | "alive" */
@@ -339,6 +356,13 @@ static int guard_sent(lua_State *L)
     return 1;
 }
 
+/* guard:adopt(group): from now on it is guarded. See zkl_guard_adopt. */
+static int guard_adopt(lua_State *L)
+{
+    zkl_guard_adopt(check_guard(L, 1), (pid_t)luaL_checkinteger(L, 2));
+    return 0;
+}
+
 /* guard:fd() -> descriptor that is readable when the guardian has ended */
 static int guard_fd(lua_State *L)
 {
@@ -353,12 +377,16 @@ static int guard_finish(lua_State *L)
     return 0;
 }
 
-/* guard(signal to send at term_in) -> guard | nil, message. To be called before this process has a second thread. */
+/*
+ * guard(signal to send at term_in, shell or nil) -> guard | nil, message. To be called before this process has a second thread. With
+ * the process id of a shell, guard:adopt says when its group is to be guarded. Otherwise spawn makes the group.
+ */
 static int process_guard(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"set", guard_set}, {"sent", guard_sent}, {"fd", guard_fd}, {"finish", guard_finish}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"adopt", guard_adopt}, {"set", guard_set},       {"sent", guard_sent},
+                                       {"fd", guard_fd},       {"finish", guard_finish}, {NULL, NULL}};
     int number = check_signal(L, 1);
+    pid_t shell = (pid_t)luaL_optinteger(L, 2, 0);
     zkl_guard *guard = lua_newuserdata(L, sizeof *guard);
     *guard = (zkl_guard){.page = NULL};
     if (luaL_newmetatable(L, GUARD_TYPE)) {
@@ -370,7 +398,7 @@ static int process_guard(lua_State *L)
         lua_setfield(L, -2, "__index");
     }
     lua_setmetatable(L, -2);
-    if (!zkl_guard_start(guard, number)) {
+    if (!zkl_guard_start(guard, number, shell)) {
         return push_errno(L, errno);
     }
     return 1;
@@ -534,7 +562,9 @@ LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
         {"fork", process_fork},
         {"leave", process_leave},
         {"signal_group", process_signal_group},
+        {"group_runs", process_group_runs},
         {"group_state", process_group_state},
+        {"open", process_open},
         {"terminal", process_terminal},
         {"terminal_group", process_terminal_group},
         {"give_terminal", process_give_terminal},

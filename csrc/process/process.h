@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* --- process groups --------------------------------------------------------------------------------------------------- */
+/* --- process groups: a negative number is that of a single process ---------------------------------------------------- */
 
 /* Whether a group has a member. Members that have ended count until they are reaped. */
 static inline bool zkl_group_exists(pid_t group)
@@ -27,8 +27,13 @@ static inline bool zkl_group_exists(pid_t group)
 /* Sends a signal to all members. Returns false, with errno, if no member could be reached. */
 static inline bool zkl_group_signal(pid_t group, int number)
 {
-    return group > 1 && kill(-group, number) == 0;
+    return (group > 1 || group < -1) && kill(-group, number) == 0;
 }
+
+/* Whether a group has a member that has not ended, by /proc. Unlike zkl_group_look it is for groups that this process has not made. */
+bool zkl_group_runs(pid_t group);
+/* Opens a descriptor that is readable when a process, which need not be a child, has ended; -1 with errno. */
+int zkl_process_open(pid_t process);
 
 /* --- signals: their names, and those that arrive as bytes of a file descriptor ---------------------------------------- */
 
@@ -71,6 +76,7 @@ typedef struct {
     _Atomic pid_t group; /* written by the command before exec, and by the wrapper; 0: there is none yet */
     _Atomic int sent;    /* zkl_guard_sent, written by the guardian */
     int term_signal;     /* what is sent at term_at; written before the fork */
+    pid_t shell; /* of whose group the command is that the wrapper has not started; 0: none; written before the fork */
 } zkl_guard_page;
 
 /* Otherwise the compiler's library would lock them, with a lock in each process. */
@@ -83,8 +89,13 @@ typedef struct {
     pid_t pid;
 } zkl_guard;
 
-/* Forks the guardian. Returns false, with errno, if the system refuses. `term_signal` is sent at term_at. */
-bool zkl_guard_start(zkl_guard *guard, int term_signal);
+/*
+ * Forks the guardian. Returns false, with errno, if the system refuses. `term_signal` is sent at term_at. Without a shell (0)
+ * zkl_spawn_start gives it a group, with one zkl_guard_adopt: and when the shell has ended, the guardian ends, and does nothing.
+ */
+bool zkl_guard_start(zkl_guard *guard, int term_signal, pid_t shell);
+/* From now on the guardian ends this group, which is not one of zkl_spawn_start. */
+void zkl_guard_adopt(const zkl_guard *guard, pid_t group);
 /* Sets both times, 0 or more; ZKL_GUARD_NEVER: the guardian does not act. */
 void zkl_guard_set(const zkl_guard *guard, int64_t term_at, int64_t kill_at);
 /* The group is gone: ends the guardian, waits until it has ended, and frees everything. Idempotent. */
@@ -101,9 +112,11 @@ int64_t zkl_guard_clock(void);
 pid_t zkl_background_fork(int at_end_of_parent);
 /*
  * In the child: from now on its parent may end. Leaves the session of the terminal, and closes what the child has inherited:
- * standard input, output and error become /dev/null.
+ * standard input, output and error become /dev/null. With `keep_errors` standard error stays, unless it is the same file as output.
  */
-void zkl_background_leave(void);
+void zkl_background_leave(bool keep_errors);
+/* Whether standard error is the same file as standard output: then who reads the one waits for its end by way of the other. */
+bool zkl_errors_are_output(void);
 
 /* --- spawn: starts a command in a process group of its own, and looks at its end -------------------------------------- */
 

@@ -30,7 +30,8 @@ local concat, insert, remove = table.concat, table.insert, table.remove
 
 --- All subcommands, in the order of --help.
 local NAMES = {
-    "run", "once", "hold", "ls", "who", "why", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev", "completion"
+    "run", "once", "lock", "unlock", "hold", "ls", "who", "why", "watch", "top", "ui", "revoke", "break", "doctor", "bench", "dev",
+    "completion"
 }
 
 --- The signals that are read from a descriptor. Subcommands decide what they mean.
@@ -105,6 +106,31 @@ local function finish(context, code)
     return (written or code ~= 0) and code or codes.FAILED
 end
 
+--- Runs the subcommand of this name that a command line asks for. Returns the exit code.
+---@param before table the words before `--`
+---@param after? table the words behind it
+local function run(name, before, after, context)
+    local made, parser = pcall(new_parser, name)
+    if not made then
+        return context:fail(codes.FAILED, "%s", Context.describe(parser))
+    end
+    local ok, arguments = parser:pparse(before)
+    if ok and arguments.version then
+        context.output:line("zklock " .. version)
+        return 0
+    elseif ok and not name then
+        ok, arguments = false, "a subcommand is missing: " .. concat(NAMES, ", ")
+    end
+    if not ok then
+        if (name == "run" or name == "once") and not after then
+            arguments = string.format("%s; the command goes behind --, as in: zklock %s PATH -- COMMAND", arguments, name)
+        end
+        return context:fail(codes.FAILED, "%s (zklock%s --help shows the usage)", tostring(arguments), name and " " .. name or "")
+    end
+    arguments.command_line, context.parser = after, parser
+    return dispatch(name, arguments, context)
+end
+
 ---@param words table the command line
 ---@return integer # exit code
 return function(words)
@@ -116,23 +142,9 @@ return function(words)
     end
     local before, after = split(words)
     local name = take_name(before)
-    local made, parser = pcall(new_parser, name)
-    if not made then
-        return context:fail(codes.FAILED, "%s", Context.describe(parser))
+    local code = run(name, before, after, context)
+    if name == "lock" and code ~= 0 and not context.in_background then
+        context.output:line(require("zklock.cli.shell").fail(code)) -- otherwise the shell's eval would have nothing to fail by
     end
-    local ok, arguments = parser:pparse(before)
-    if ok and arguments.version then
-        context.output:line("zklock " .. version)
-        return finish(context, 0)
-    elseif ok and not name then
-        ok, arguments = false, "a subcommand is missing: " .. concat(NAMES, ", ")
-    end
-    if not ok then
-        if (name == "run" or name == "once") and not after then
-            arguments = string.format("%s; the command goes behind --, as in: zklock %s PATH -- COMMAND", arguments, name)
-        end
-        return context:fail(codes.FAILED, "%s (zklock%s --help shows the usage)", tostring(arguments), name and " " .. name or "")
-    end
-    arguments.command_line, context.parser = after, parser
-    return finish(context, dispatch(name, arguments, context))
+    return finish(context, code)
 end

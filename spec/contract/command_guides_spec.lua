@@ -187,7 +187,7 @@ describe("docs/guides.md", function()
                 problems[#problems + 1] = path .. " is not in docs/guides.md, or differs"
             end
         end
-        assert.equal(11, count)
+        assert.equal(12, count)
         documentation.none(problems)
     end)
 end)
@@ -306,6 +306,21 @@ describe("the guide of deployments", function()
         assert.equal(1, late.status)
         assert.truthy(late.errors:find("v1 comes too late", 1, true), late.errors)
         assert.equal("releases/v2", (cluster.run { "readlink", fleet.witness .. "/a/current" }))
+    end)
+end)
+
+describe("the guide of a part of a script", function()
+    after_each(fixture.clean)
+
+    it("dumps on one machine at a time, and then goes on on all", function()
+        local fleet = new_fleet()
+        fleet:close_gate()
+        local machines = fleet:start_all "exec backup 'witness.sh dump' true"
+        fleet:await_begun(1)
+        fleet:open_gate()
+        assert.same({ [0] = MACHINES }, (finish_all(machines)))
+        assert.equal(MACHINES, fleet:begun())
+        fleet:assert_no_complaint()
     end)
 end)
 

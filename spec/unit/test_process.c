@@ -184,7 +184,7 @@ static void says_why_a_command_does_not_begin(void **state)
         int error;
         char *arguments[] = {cases[i].name, NULL};
         zkl_guard guard;
-        assert_true(zkl_guard_start(&guard, SIGTERM));
+        assert_true(zkl_guard_start(&guard, SIGTERM, 0));
         zkl_spawn spawn = {
             .arguments = arguments, .environment = environ, .guard = &guard, .terminal = -1, .pass_from = -1};
         assert_int_equal(zkl_spawn_start(&spawn, &error), -1);
@@ -226,7 +226,7 @@ static void does_nothing_before_the_time(void **state)
 {
     (void)state;
     zkl_guard guard;
-    assert_true(zkl_guard_start(&guard, SIGTERM));
+    assert_true(zkl_guard_start(&guard, SIGTERM, 0));
     zkl_guard_set(&guard, in_an_hour(), in_an_hour());
     command running = start("echo runs >&3; exec sleep 600", &guard);
     assert_writes(&running, "runs\n");
@@ -244,7 +244,7 @@ static void asks_the_group_when_the_first_time_has_come(void **state)
 {
     (void)state;
     zkl_guard guard;
-    assert_true(zkl_guard_start(&guard, SIGUSR2));
+    assert_true(zkl_guard_start(&guard, SIGUSR2, 0));
     zkl_guard_set(&guard, in_an_hour(), ZKL_GUARD_NEVER);
     command running =
         start("trap 'echo asked >&3; exit 3' USR2; echo runs >&3; while :; do sleep 600 & wait; done", &guard);
@@ -265,7 +265,7 @@ static void kills_the_group_when_the_second_time_has_come(void **state)
 {
     (void)state;
     zkl_guard guard;
-    assert_true(zkl_guard_start(&guard, SIGTERM));
+    assert_true(zkl_guard_start(&guard, SIGTERM, 0));
     zkl_guard_set(&guard, in_an_hour(), in_an_hour());
     command running = start(STUBBORN, &guard);
     assert_writes(&running, "child\n");
@@ -281,7 +281,7 @@ static void kills_a_command_that_begins_after_the_time(void **state)
 {
     (void)state;
     zkl_guard guard;
-    assert_true(zkl_guard_start(&guard, SIGTERM));
+    assert_true(zkl_guard_start(&guard, SIGTERM, 0));
     zkl_guard_set(&guard, OVER, OVER);
     command running = start("exec sleep 600", &guard);
     await_death(&running);
@@ -320,7 +320,7 @@ static void kills_the_group_when_the_wrapper_is_killed(void **state)
                            .terminal = -1,
                            .pass_from = ends[1],
                            .pass_to = 3};
-        if (zkl_guard_start(&guard, SIGTERM) && zkl_spawn_start(&spawn, &error) > 0) {
+        if (zkl_guard_start(&guard, SIGTERM, 0) && zkl_spawn_start(&spawn, &error) > 0) {
             close(ends[1]);
             pause();
         }
@@ -353,7 +353,7 @@ static void ends_with_the_group_although_nobody_reaps_it(void **state)
                            .terminal = -1,
                            .pass_from = ends[1],
                            .pass_to = 3};
-        if (zkl_guard_start(&guard, SIGTERM) && zkl_spawn_start(&spawn, &error) > 0 &&
+        if (zkl_guard_start(&guard, SIGTERM, 0) && zkl_spawn_start(&spawn, &error) > 0 &&
             write(told[1], &guard.pid, sizeof guard.pid) == sizeof guard.pid) {
             close(ends[1]);
             pause();
@@ -386,7 +386,7 @@ static void tells_when_the_guardian_has_ended(void **state)
 {
     (void)state;
     zkl_guard guard;
-    assert_true(zkl_guard_start(&guard, SIGTERM));
+    assert_true(zkl_guard_start(&guard, SIGTERM, 0));
     struct pollfd end = {.fd = guard.socket, .events = POLLIN};
     assert_int_equal(poll(&end, 1, 0), 0);
     assert_int_equal(kill(guard.pid, SIGKILL), 0);

@@ -97,13 +97,37 @@ local HELD = "ZKLOCK_HELD"
 local LONGEST_HELD = 100 * 1024
 
 --- Returns this variable for the command that runs under these locks. The oldest lines beyond its greatest length are left out.
-function acquire.held_variable(members)
+local function held_variable(members)
     local nodes = { os.getenv(HELD) }
     for _, lock in ipairs(members) do
         nodes[#nodes + 1] = lock:node()
     end
     local lines = concat(nodes, "\n")
     return HELD .. "=" .. (#lines <= LONGEST_HELD and lines or lines:sub(-LONGEST_HELD):match "\n(.*)" or "")
+end
+
+--- The variables of a command that runs under these locks, as of zklock.process.spawn: of each further lock with its number. Those
+-- of further locks that an outer zklock run has set are removed.
+function acquire.environment(session, members, identity)
+    local list = { "ZKLOCK_SERVERS=" .. session.servers, "ZKLOCK_IDENTITY=" .. identity }
+    for _, variable in ipairs(settings.tls_environment(session.tls)) do
+        list[#list + 1] = variable
+    end
+    list[#list + 1] = held_variable(members)
+    for index, lock in ipairs(members) do
+        local suffix = index == 1 and "" or "_" .. index
+        list[#list + 1] = format("ZKLOCK_PATH%s=%s", suffix, lock:path())
+        list[#list + 1] = format("ZKLOCK_TOKEN%s=%s", suffix, lock:token() or "")
+        list[#list + 1] = format("ZKLOCK_NODE%s=%s", suffix, lock:node() or "")
+    end
+    local index = #members + 1
+    while os.getenv("ZKLOCK_PATH_" .. index) do
+        for _, name in ipairs { "PATH", "TOKEN", "NODE" } do
+            list[#list + 1] = format("ZKLOCK_%s_%d", name, index)
+        end
+        index = index + 1
+    end
+    return list
 end
 
 --- Returns a lock that a `zklock run` above this command holds: a wait without limit could be for the command itself. The

@@ -1,4 +1,4 @@
---- cli.background: lets the shell see the end of a command while zklock goes on: for `zklock run --detach`.
+--- cli.background: lets the shell go on while zklock does, too: for `zklock run --detach` and `zklock lock`.
 --
 -- The process that the shell has started, the *front*, forks before anything else. Its child does all the work. The front passes on
 -- the signals that it gets, and ends with the exit code that the child reports by a pipe, or as the child does. If the front is
@@ -27,8 +27,9 @@ local function take(child, signal)
     end
 end
 
---- Waits until the child reports an exit code, or ends. Returns the code, or ends by the same signal.
+--- Waits until the child reports an exit code, or ends. Returns the code, and a text from the child; or ends by the same signal.
 local function serve(child, reports, signals)
+    local reported = ""
     while true do
         for signal in process.next_signal, signals do
             take(child, signal)
@@ -43,11 +44,15 @@ local function serve(child, reports, signals)
             return codes.of_signal(detail)
         end
         if process.poll({ reports, signals }, huge)[reports] then
-            local code = tonumber(process.read(reports) or "")
-            if code then
-                return code
+            local read = process.read(reports) or ""
+            reported = reported .. read
+            if read == "" then
+                local code, text = reported:match "^(%d+)\n(.*)$"
+                if code then
+                    return tonumber(code), text
+                end
+                reports = -1 -- the child is about to end
             end
-            reports = -1 -- the child is about to end
         end
     end
 end
@@ -55,6 +60,8 @@ end
 --- Forks. Returns nothing in the child, which goes on.
 ---@param context table
 ---@return integer? # the exit code, in the front
+---@return string? # what the child has given to leave
+---@return integer? # the child, which goes on
 function background.fork(context)
     local reports, own = process.pipe()
     local child, problem
@@ -67,17 +74,19 @@ function background.fork(context)
         return context:fail(codes.FAILED, "cannot start a process in the background: %s", problem)
     elseif child ~= 0 then
         process.close(own)
-        return serve(child, reports, context.signals)
+        local code, text = serve(child, reports, context.signals)
+        return code, text, child
     end
     process.close(reports)
-    report = own
+    report, context.in_background = own, true
     return nil
 end
 
---- In the child: reports the exit code. From now on the shell has its answer, and nothing that is written is seen.
-function background.leave(code)
-    process.leave()
-    process.write(report, ("%d"):format(code))
+--- In the child: reports the exit code, and a text for the front. From now on the shell has its answer, and nothing that is written
+-- is seen; with `keep_errors` messages are.
+function background.leave(code, text, keep_errors)
+    process.leave(keep_errors)
+    process.write(report, ("%d\n%s"):format(code, text or ""))
     process.close(report)
 end
 

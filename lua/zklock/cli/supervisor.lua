@@ -31,6 +31,7 @@
 -- with a shell. Otherwise it becomes that when it wants to read (SIGTTIN): other members of a pipeline may need the terminal until
 -- then. When the command stops, the wrapper takes the terminal back and stops its own group, so that the shell sees a stopped job.
 
+local acquire = require "zklock.cli.acquire"
 local process = require "zklock.process"
 
 local huge, max, min = math.huge, math.max, math.min
@@ -44,6 +45,9 @@ local WANTS_TERMINAL = { TTIN = true, TTOU = true }
 
 --- Signals that ask for an end, of zklock as well as of the command.
 local ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
+
+--- Seconds between TERM and KILL, unless set.
+local GRACE = 5
 
 --- The order of the states.
 local RUNNING, STOPPING, KILLING, GONE = 1, 2, 3, 4
@@ -62,6 +66,27 @@ local STDIN, STDOUT = 0, 1
 local Supervisor = {}
 Supervisor.__index = Supervisor
 
+local function signal_name(text)
+    if process.signal_number(text) == 0 then
+        return nil, format("there is no signal '%s'", text)
+    end
+    return text
+end
+
+--- Adds the options about the end of a command. `who`: what is stopped.
+function Supervisor.define(parser, who)
+    parser:option "-k --kill-after":argname "GRACE":convert(acquire.seconds):default(GRACE):show_default(false):description(
+        "Seconds between the first signal and KILL (5); when the lock is lost at most an eighth of the session timeout.")
+    parser:option "--signal":argname "SIGNAL":convert(signal_name):default "TERM":show_default(false):description(
+        "The first signal (TERM).")
+    parser:option "--on-lost":argname "ACTION":choices { "stop", "warn" }:default "stop":show_default(false):description(
+        format("What to do when the lock is lost: stop the %s (the default), or warn.", who))
+    parser:option "--on-revoke":argname "ACTION":choices { "ignore", "stop" }:default "ignore":show_default(false):description(
+        format("What to do when another contender asks for the lock: ignore (the default), or stop the %s.", who))
+    parser:option "--max-hold":argname "SEC":convert(acquire.seconds):description(
+        format("Stop the %s after so long (90, 90s, 5m).", who))
+end
+
 ---@param settings table
 --   `lock`, `client` and `signals` are objects. `guard` is one, or false. `term` is the signal to end the command with.
 --   `grace` is the number of seconds until KILL. `on_lost` is "stop" or "warn". `max_hold` is a number of seconds, or nil.
@@ -77,7 +102,8 @@ function Supervisor.new(settings)
         ended = false,        -- how the first process ended: "exited" or "killed"
         detail = nil,         -- its exit code or its signal
         look_in = FIRST_LOOK,
-        terminal = process.terminal() or -1,
+        terminal = settings.terminal or process.terminal() or -1,
+        watched = -1,         -- a descriptor by which something is about to be noticed
         in_foreground = false, -- the group was made the foreground group
         asked_to_end = false  -- a signal that asks for the end was passed on
     }, Supervisor)
@@ -87,13 +113,25 @@ function Supervisor.new(settings)
     return self
 end
 
+-- The command, which zklock.cli.commands.lock replaces by the shell -------------------------------------------------------
+
+--- What has become of the first process: as of process.look.
+function Supervisor:look()
+    return process.look(self.pid)
+end
+
+--- Whether processes of the group are left.
+function Supervisor:has_members()
+    return process.group_state(self.pid) == "alive"
+end
+
 -- Signals to the group --------------------------------------------------------------------------------------------------
 
 --- Sends a signal. A command with other rights (sudo) cannot be reached: the user is told once, and the lock is not released
 -- before the command has ended.
 function Supervisor:send(signal)
     local sent, problem = process.signal_group(self.pid, signal)
-    if not sent and not self.unreachable and process.group_state(self.pid) == "alive" then
+    if not sent and not self.unreachable and self:has_members() then
         self.unreachable = true
         self.say("cannot send %s to the command: %s", signal, problem)
     end
@@ -152,8 +190,10 @@ local function check_lock(self)
         kill(self, "lost")
         return huge
     end
-    self.guard:set(now + left - self.early, now + left)
-    if self.guard:sent() ~= "nothing" then -- it acted while this process could not
+    if self.guard then
+        self.guard:set(now + left - self.early, now + left)
+    end
+    if self.guard and self.guard:sent() ~= "nothing" then -- it acted while this process could not
         lose(self)
         stop(self, "lost", left)
     elseif left <= self.early then
@@ -217,7 +257,7 @@ end
 local function check_command(self)
     process.reap_others(self.pid)
     if not self.ended then
-        local state, detail = process.look(self.pid)
+        local state, detail = self:look()
         if state == "runs" then
             return huge
         elseif state == "stopped" then
@@ -226,7 +266,7 @@ local function check_command(self)
         end
         self.ended, self.detail = state, detail
     end
-    if process.group_state(self.pid) == "gone" then
+    if not self:has_members() then
         self.state = GONE
         return 0
     end
@@ -274,8 +314,8 @@ local function turn(self)
     end
     wait_for = min(wait_for, check_clock(self))
     local guard = self.guard and self.reason ~= "guardian" and self.guard:fd() or -1
-    local ready = process.poll({ self.signals, self.client:pollfd(), guard }, wait_for)
-    if ready[guard] then
+    local ready = process.poll({ self.signals, self.client:pollfd(), guard, self.watched }, wait_for)
+    if ready[guard] and not ready[self.watched] then
         kill(self, "guardian")
         self.reason = "guardian"
     end
@@ -304,7 +344,18 @@ local function await_lease(self)
     end
 end
 
---- Starts the command. The guardian knows when it has to end before it can begin.
+--- Tells the guardian when the command has to end, before it can begin.
+---@return true? # nil: the lock was lost before
+function Supervisor:prepare()
+    local now, left = await_lease(self)
+    if left > 0 and self.guard then
+        self.guard:set(now + left - self.early, now + left)
+    end
+    self.started = now
+    return left > 0 or nil
+end
+
+--- Starts the command.
 ---@param arguments table list of words
 ---@param environment table list of "NAME=value", and of "NAME" for a variable that the command does not get
 ---@param pass? table `{from =, to =}`: a descriptor for the command
@@ -312,11 +363,8 @@ end
 ---@return string? message
 ---@return string? # "not_found", "not_executable"; "lost" if the lock was lost before
 function Supervisor:start(arguments, environment, pass)
-    local now, left = await_lease(self)
-    if left <= 0 then
+    if not self:prepare() then
         return nil, "the lock was lost before the command began", "lost"
-    elseif self.guard then
-        self.guard:set(now + left - self.early, now + left)
     end
     self.in_foreground = has_terminal(self) and process.is_terminal(STDIN) and process.is_terminal(STDOUT)
     local pid, message, code = process.spawn(arguments, environment, self.guard or nil, {
@@ -328,7 +376,7 @@ function Supervisor:start(arguments, environment, pass)
         take_terminal_back(self)
         return nil, format("%s: %s", arguments[1], message), code
     end
-    self.pid, self.started = pid, process.now()
+    self.pid = pid
     return true
 end
 
@@ -337,11 +385,20 @@ local function abort(self)
     repeat
         process.signal_group(self.pid, "KILL")
         process.poll({}, FIRST_LOOK)
-        local state, detail = process.look(self.pid)
+        local state, detail = self:look()
         if state == "exited" or state == "killed" then
             self.ended, self.detail = state, detail
         end
-    until self.ended and process.group_state(self.pid) == "gone"
+    until self.ended and not self:has_members()
+end
+
+--- Ends the guardian: the command has ended.
+function Supervisor:dismiss_guard()
+    if self.guard then
+        self.lost = self.lost or self.guard:sent() ~= "nothing"
+        self.guard:finish()
+        self.guard = false
+    end
 end
 
 local function take_turns(self)
@@ -358,10 +415,7 @@ function Supervisor:run()
         abort(self)
     end
     take_terminal_back(self)
-    if self.guard then
-        self.lost = self.lost or self.guard:sent() ~= "nothing"
-        self.guard:finish()
-    end
+    self:dismiss_guard()
     self.lost = self.lost or self.on_lost == "stop" and self.lock:remaining() <= 0
     process.reap(self.pid)
     if not ok then

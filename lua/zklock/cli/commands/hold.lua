@@ -1,4 +1,4 @@
---- zklock hold: holds a lock until standard input ends or a signal comes. For shell scripts with a coprocess.
+--- zklock hold: holds a lock until standard input ends or a signal comes. For programs that keep a pipe to it.
 --
 -- Prints the fencing token in a line when it has the lock. A script that reads the line has the lock; it releases by closing the
 -- other end. Exits with 120 if the lock is lost before that, and refuses to acquire if standard input ends before that, too.
@@ -26,7 +26,7 @@ local READS = 1024 * 1024 / 4096 + 1
 
 --- Says that nobody keeps standard input open: then the lock would be released as soon as it is acquired.
 local AT_END = "standard input is a file or at its end, as of each command that a script starts with &, so the lock would be " ..
-    "released at once: keep it open (coproc, or a FIFO), or use zklock run"
+    "released at once: keep it open (coproc), or use zklock lock or zklock run"
 
 --- Standard input, which waits poll, too (zklock.cli.context).
 local input = {}

@@ -9,20 +9,10 @@ local Supervisor = require "zklock.cli.supervisor"
 local format = string.format
 local huge, min = math.huge, math.min
 
---- Seconds between TERM and KILL, unless set.
-local GRACE = 5
-
 --- The largest descriptor that may be given.
 local LARGEST_FD = 99
 
 local run = { summary = "Run a command while a lock is held." }
-
-local function signal_name(text)
-    if process.signal_number(text) == 0 then
-        return nil, format("there is no signal '%s'", text)
-    end
-    return text
-end
 
 local descriptor = settings.number("a descriptor", 0, LARGEST_FD, true)
 
@@ -30,15 +20,7 @@ function run.define(parser)
     parser:usage "Usage: zklock run [OPTIONS] PATH -- COMMAND [ARG…]\n       zklock run [OPTIONS] PATH -c STRING"
     acquire.define(parser)
     parser:option "-c --command":argname "STRING":target "shell":description "Run this by /bin/sh."
-    parser:option "-k --kill-after":argname "GRACE":convert(acquire.seconds):default(GRACE):show_default(false):description(
-        "Seconds between the first signal and KILL (5); when the lock is lost at most an eighth of the session timeout.")
-    parser:option "--signal":argname "SIGNAL":convert(signal_name):default "TERM":show_default(false):description(
-        "The first signal (TERM).")
-    parser:option "--on-lost":argname "ACTION":choices { "stop", "warn" }:default "stop":show_default(false):description(
-        "What to do when the lock is lost: stop the command (the default), or warn.")
-    parser:option "--on-revoke":argname "ACTION":choices { "ignore", "stop" }:default "ignore":show_default(false):description(
-        "What to do when another contender asks for the lock: ignore (the default), or stop the command.")
-    parser:option "--max-hold":argname "SEC":convert(acquire.seconds):description("Stop the command after so long (90, 90s, 5m).")
+    Supervisor.define(parser, "command")
     parser:option "--at-least":argname "SEC":convert(acquire.seconds):description(
         "Keep the lock for so long after it was acquired (60, 60s, 5m), also if the command ends earlier.")
     parser:flag "--detach":description "With --at-least: exit when the command has ended, and keep the lock in the background."
@@ -83,30 +65,6 @@ local function check(arguments)
         return nil, wrong
     end
     return words
-end
-
---- The environment of the command: of each further lock with its number. Variables of further locks that an outer zklock run has
--- set are removed.
-local function environment_of(session, members, identity)
-    local list = { "ZKLOCK_SERVERS=" .. session.servers, "ZKLOCK_IDENTITY=" .. identity }
-    for _, variable in ipairs(settings.tls_environment(session.tls)) do
-        list[#list + 1] = variable
-    end
-    list[#list + 1] = acquire.held_variable(members)
-    for index, lock in ipairs(members) do
-        local suffix = index == 1 and "" or "_" .. index
-        list[#list + 1] = format("ZKLOCK_PATH%s=%s", suffix, lock:path())
-        list[#list + 1] = format("ZKLOCK_TOKEN%s=%s", suffix, lock:token() or "")
-        list[#list + 1] = format("ZKLOCK_NODE%s=%s", suffix, lock:node() or "")
-    end
-    local index = #members + 1
-    while os.getenv("ZKLOCK_PATH_" .. index) do
-        for _, name in ipairs { "PATH", "TOKEN", "NODE" } do
-            list[#list + 1] = format("ZKLOCK_%s_%d", name, index)
-        end
-        index = index + 1
-    end
-    return list
 end
 
 --- Writes the outcome to --status-fd, once.
@@ -172,7 +130,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
         end
     }
     local identity = status.identity
-    local started, message, code = supervisor:start(words, environment_of(session, members, identity),
+    local started, message, code = supervisor:start(words, acquire.environment(session, members, identity),
         read_end and { from = read_end, to = arguments.lost_fd })
     if read_end then
         process.close(read_end)

@@ -1,0 +1,172 @@
+--- zklock lock: acquires a lock for the shell that calls it, and prints variables for its `eval`. `zklock unlock` releases it.
+--
+-- The process that the shell waits for forks (zklock.cli.background). The child acquires, and holds the lock until the shell ends,
+-- or until it gets TERM from `zklock unlock`. For it the shell is what a command is for `zklock run` (zklock.cli.supervisor): if
+-- the lock is lost, the shell gets TERM, and KILL when the lease ends. All of that is about its process group if the shell leads
+-- it, as each script does that a terminal, cron, ssh or systemd has started. Otherwise the group belongs to another program.
+
+local acquire = require "zklock.cli.acquire"
+local background = require "zklock.cli.background"
+local codes = require "zklock.cli.codes"
+local process = require "zklock.process"
+local settings = require "zklock.cli.settings"
+local shell = require "zklock.cli.shell"
+local Supervisor = require "zklock.cli.supervisor"
+
+local huge = math.huge
+local STDOUT = 1
+
+local lock = { summary = "Acquire a lock for this shell: eval \"$(zklock lock PATH)\"." }
+
+function lock.define(parser)
+    parser:usage 'Usage: eval "$(zklock lock [OPTIONS] PATH)" || exit'
+    acquire.define(parser)
+    Supervisor.define(parser, "shell")
+    settings.define(parser)
+end
+
+--- The supervisor of a shell.
+local Keeper = setmetatable({}, { __index = Supervisor })
+Keeper.__index = Keeper
+
+--- Signals by which another process, above all `zklock unlock`, ends the hold.
+local ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
+
+function Keeper:take(signal)
+    self.released = self.released or ENDING[signal]
+end
+
+--- Whether nothing is left to do for the shell, though it goes on.
+local function is_over(self)
+    return self.released or self.lost and self.on_lost == "warn"
+end
+
+function Keeper:look()
+    local has_ended = process.poll({ self.watched }, 0)[self.watched]
+    if has_ended then
+        self.watched = -1
+        self:dismiss_guard() -- it has ended with the shell
+    end
+    if has_ended or is_over(self) then
+        return "exited", 0
+    end
+    return "runs"
+end
+
+function Keeper:has_members()
+    return not is_over(self) and self.pid > 0 and process.group_runs(self.pid)
+end
+
+--- Acquires, tells the shell, and holds. Returns the exit code, which the shell sees if the lock was not acquired.
+local function hold(arguments, context, caller, guard)
+    local deadline = arguments.wait and process.now() + arguments.wait or huge
+    local session, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
+    if not session then
+        return code
+    end
+    local revoked = false
+    local got, members = acquire.acquire(session, arguments, context, {
+        on_revoke = function()
+            revoked = true
+        end
+    }, deadline)
+    if not got then
+        session:close()
+        return members
+    end
+    local keeper = setmetatable(Supervisor.new {
+        lock = got,
+        client = session.client,
+        signals = context.signals,
+        guard = guard,
+        term = arguments.signal,
+        grace = arguments.kill_after,
+        on_lost = arguments.on_lost,
+        max_hold = arguments.max_hold,
+        is_revoked = function()
+            return revoked and arguments.on_revoke == "stop"
+        end,
+        say = function(...)
+            context:warn(...)
+        end,
+        terminal = -1,
+        pid = caller.group == caller.id and caller.id or -caller.id, -- negative: only that process
+        watched = caller.fd
+    }, Keeper)
+    if keeper:prepare() then
+        local variables = acquire.environment(session, members, session.client:desk().identity)
+        variables[#variables + 1] = "ZKLOCK_HOLDER=" .. shell.name_self()
+        if guard then
+            guard:adopt(keeper.pid)
+        end
+        background.leave(0, shell.assign(caller, variables), true)
+        keeper:run()
+    else
+        keeper.lost = true
+    end
+    if keeper.lost then
+        code = context:fail(codes.LOST, "%s%s", acquire.describe_loss(members),
+            keeper.on_lost == "stop" and keeper.started and "; the shell was stopped" or "")
+    end
+    session:close()
+    return code or 0
+end
+
+--- In the child: waits for the lock end with the shell, too.
+local function serve(arguments, context, caller)
+    context.input = {
+        descriptor = function()
+            return caller.fd
+        end,
+        take = function()
+            error("the shell has ended", 0)
+        end
+    }
+    local guard = false
+    if arguments.on_lost == "stop" then
+        local problem
+        guard, problem = process.guard(arguments.signal, caller.id) -- before the client has a thread
+        if not guard then
+            return context:fail(codes.FAILED, "could not start the guardian: %s", problem)
+        end
+    end
+    local ok, code = pcall(hold, arguments, context, caller, guard)
+    if guard then
+        guard:finish()
+    end
+    return ok and code or error(code, 0)
+end
+
+--- Returns the shell; or nil and what is wrong.
+local function check(arguments)
+    local wrong = acquire.wrong_arguments(arguments)
+    if not wrong and process.is_terminal(STDOUT) then
+        wrong = 'the shell must run what this prints: eval "$(zklock lock PATH)"'
+    end
+    if wrong then
+        return nil, wrong
+    end
+    local caller, problem = shell.find()
+    if caller and caller.id == 1 and arguments.on_lost == "stop" then
+        return nil, "the shell is process 1, which no signal of a loss ends: use zklock run, or --on-lost warn"
+    end
+    return caller, problem
+end
+
+function lock.run(arguments, context)
+    context.quiet = arguments.quiet
+    local caller, wrong = check(arguments)
+    if not caller then
+        return context:fail(codes.FAILED, "%s", wrong)
+    end
+    local code, text, child = background.fork(context)
+    if not code then
+        return serve(arguments, context, caller)
+    end
+    if text and not (context.output:line(text) and context.output:flush()) then
+        process.signal(child, "TERM") -- the shell does not know of the lock
+    end
+    return code
+end
+
+return lock

@@ -38,6 +38,8 @@ Commands, one a line over TCP; each is answered by one line, "ok ..." or "error 
   disarm                     take the trap away
   deny KIND CODE [TIMES]     from now on, a request of this KIND that succeeds is answered with the error CODE (-102) instead,
                              so many TIMES or always; 0 ends it
+  lack-containers CODE       from now on, the creation of a container is not executed, and answered with the error CODE; -4: its
+                             connection is closed; 0 ends it
   stamp ZXID                 from now on, watch events carry this zxid (a decimal number), as those of servers since 3.9 carry
                              one; -1 is what older servers send
   wait [MS]                  answers when the trap has sprung ("ok create path=/a/b"), or with an error after MS
@@ -63,6 +65,7 @@ local OPERATIONS = {
 local OTHER = {"other", "other"}
 
 local NOTIFICATION = -1
+local CONNECTION_LOSS = -4
 
 -- Longer than any frame of a correct client; a peer that announces more does not use ZooKeeper's protocol.
 local MAX_FRAME = 64 * 1024 * 1024
@@ -76,6 +79,7 @@ local counts
 local trap
 local trap_waiters = {}
 local denied = {}
+local lacks = 0
 local stamp
 local session
 local proxy_address = "127.0.0.1"
@@ -166,7 +170,8 @@ local function count(name, amount)
     counts[name] = (counts[name] or 0) + (amount or 1)
 end
 
--- Checks a request before it is passed on; true if it must not be passed on, now or ever.
+-- Checks a request before it is passed on; true if it must not be passed on, now or ever. Otherwise the second result is what to
+-- pass on in its place, if anything.
 local function check_request(connection, frame)
     if connection.raw then
         return false
@@ -198,6 +203,13 @@ local function check_request(connection, frame)
         connection.denied[xid] = denial.code
     end
     count(operation[1])
+    if operation[1] == "createContainer" and lacks == CONNECTION_LOSS then
+        cut(connection, "fin")
+        return true
+    elseif operation[1] == "createContainer" and lacks ~= 0 then
+        connection.denied[xid] = lacks
+        return false, string.pack(">i4i4i4s4B", 14, xid, 3, "/", 0) -- exists "/": the answer comes in its turn
+    end
     return false
 end
 
@@ -267,7 +279,7 @@ local function pump(connection, direction)
         end
         local verdict, replacement
         if direction.name == "up" then
-            verdict = check_request(connection, item.bytes)
+            verdict, replacement = check_request(connection, item.bytes)
         else
             verdict, replacement = check_reply(connection, item.bytes)
         end
@@ -542,6 +554,11 @@ function commands.deny(answer, kind, code, times)
     end
     denied[kind] = code ~= 0 and {code = code, times = times} or nil
     return answer("ok")
+end
+
+commands["lack-containers"] = function(answer, code)
+    lacks = math.tointeger(tonumber(code))
+    return answer(lacks and "ok" or "error expected the number of an error")
 end
 
 function commands.stamp(answer, zxid)

@@ -163,7 +163,6 @@ static void locks_over(void *owner, const char *why)
         zkl_entry_session_over(entry, why);
     }
     zkl_queues_forget(locks);
-    locks->no_containers = false;
 }
 
 /* No session will be opened any more. */

@@ -31,6 +31,14 @@ TAILQ_HEAD(zkl_kept_queues, zkl_queue);
  */
 typedef int64_t (*zkl_hold_over_fn)(void *context, const zkl_acquisition *acquisition, int64_t now);
 
+/* Whether the servers have containers, as far as known. It does not end with the session: queue.c. */
+typedef enum {
+    ZKL_CONTAINERS_UNKNOWN, /* none was made yet */
+    ZKL_CONTAINERS_DOUBTED, /* set by note_container: a connection was lost while one was made */
+    ZKL_CONTAINERS_MADE,    /* set by note_container: one was made, or was there */
+    ZKL_CONTAINERS_NONE     /* set by note_container: they have none. Persistent nodes are made, and no flags */
+} zkl_containers;
+
 /* All locks of a client. */
 struct zkl_locks {
     zkl_session *session;
@@ -44,7 +52,8 @@ struct zkl_locks {
     zkl_table queues;            /* by path */
     struct zkl_kept_queues kept; /* unused queues that stay in memory, the oldest at the head */
     int32_t kept_count;
-    bool no_containers; /* the server has no container nodes */
+    zkl_containers containers;
+    uint32_t doubted_on; /* the connection that was lost when containers became ZKL_CONTAINERS_DOUBTED */
 
     /* entry.c */
     struct zkl_entry_list entries; /* all entries */

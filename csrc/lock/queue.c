@@ -208,10 +208,7 @@ static void parents_decided(zkl_queue *queue)
 {
     zkl_locks *locks = queue->locks;
     int rc = queue->parents_last;
-    if (rc == ZUNIMPLEMENTED || queue->parents_error == ZUNIMPLEMENTED) {
-        locks->no_containers = true; /* a server before 3.5.3: persistent nodes are used */
-        rc = ZOK;
-    } else if (rc == ZNONODE && queue->parents_error != ZOK) {
+    if (rc == ZNONODE && queue->parents_error != ZOK) {
         rc = queue->parents_error; /* a directory above could not be made: report that reason */
     } else if (rc == ZNONODE && strchr(queue->path + 1, '/') != NULL) {
         rc = ZOK; /* a directory above existed and was reaped a moment later: start again */
@@ -224,6 +221,28 @@ static void parents_decided(zkl_queue *queue)
     queue->uses++;
     locks->queue_listener->directory_ready(queue, outcome, rc);
     zkl_queue_drop(queue);
+}
+
+/*
+ * Handles the answer to the creation of a container. Returns whether the servers have none, by this answer or by an earlier one: they
+ * answer that they do not implement it (ZooKeeper before 3.5.3) or that it is a bad argument, or close the connection (ClickHouse
+ * Keeper). A connection may be lost for another reason, so two must have been lost in this way, and no container been made. ClickHouse
+ * Keeper resumes no session, and would close the connection of each new one, so the client does not ask again.
+ */
+static bool note_container(zkl_locks *locks, int rc, const zkl_reply *reply)
+{
+    bool lost = zkl_outcome_unknown(rc);
+    if (rc == ZUNIMPLEMENTED || rc == ZBADARGUMENTS) {
+        locks->containers = ZKL_CONTAINERS_NONE;
+    } else if (rc == ZOK || rc == ZNODEEXISTS) {
+        locks->containers = ZKL_CONTAINERS_MADE;
+    } else if (lost && locks->containers == ZKL_CONTAINERS_UNKNOWN) {
+        locks->containers = ZKL_CONTAINERS_DOUBTED;
+        locks->doubted_on = reply->connection;
+    } else if (lost && locks->containers == ZKL_CONTAINERS_DOUBTED && reply->connection != locks->doubted_on) {
+        locks->containers = ZKL_CONTAINERS_NONE;
+    }
+    return locks->containers == ZKL_CONTAINERS_NONE;
 }
 
 /* Handles the reply to the create of a directory: the queue's own, if its tag is -1, or one above it. */
@@ -242,12 +261,23 @@ static void on_parent_made(void *owner, int rc, const zkl_reply *reply)
     zkl_queue_drop(queue); /* the request's */
 }
 
+static void on_container_made(void *owner, int rc, const zkl_reply *reply)
+{
+    const zkl_queue *queue = owner;
+    bool none = note_container(queue->locks, rc, reply);
+    on_parent_made(owner, none ? ZNODEEXISTS : rc, reply); /* if it is not there, a persistent node is made */
+}
+
 /* Sends the create of a directory. Returns false if it could not be sent. */
 static bool send_parent(zkl_queue *queue, int32_t index, const char *path, const char *data,
                         const struct ACL_vector *acl)
 {
-    const zkl_ask ask = {.on_reply = on_parent_made, .owner = queue, .tag = index, .proof = ZKL_PROOF_QUORUM};
-    int mode = queue->locks->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
+    bool container = queue->locks->containers != ZKL_CONTAINERS_NONE;
+    const zkl_ask ask = {.on_reply = container ? on_container_made : on_parent_made,
+                         .owner = queue,
+                         .tag = index,
+                         .proof = ZKL_PROOF_QUORUM};
+    int mode = container ? ZOO_CONTAINER : ZOO_PERSISTENT;
     bool sent = zkl_send_make(queue->locks->wire, &ask, path, data, acl, mode) == ZOK;
     queue->uses += sent;
     return sent;
@@ -297,7 +327,7 @@ char *zkl_queue_flag(const zkl_queue *queue, const char *name)
 
 bool zkl_queue_has_flags(const zkl_queue *queue)
 {
-    return !queue->locks->no_containers && !queue->no_flags;
+    return queue->locks->containers != ZKL_CONTAINERS_NONE && !queue->no_flags;
 }
 
 void zkl_queue_refuse_flags(zkl_queue *queue)
@@ -307,8 +337,8 @@ void zkl_queue_refuse_flags(zkl_queue *queue)
 
 static void on_flags_made(void *owner, int rc, const zkl_reply *reply)
 {
-    (void)reply;
     zkl_queue *queue = owner;
+    (void)note_container(queue->locks, rc, reply);
     bool again = rc == ZOK || rc == ZNODEEXISTS || rc == ZTHROTTLEDOP || zkl_outcome_unknown(rc);
     bool over = rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
     if (!again && !over) {

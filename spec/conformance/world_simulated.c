@@ -44,7 +44,6 @@ void world_begin(uint64_t seed)
                            .max_session_timeout_ms = WORLD_MOST_TIMEOUT,
                            .tick_ms = 500,
                            .delay = SIM_MILLISECOND,
-                           .containers = true,
                            .auth_lasts = true,
                            .own_nodes = true};
     sim_begin(&options, NULL);

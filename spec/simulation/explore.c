@@ -174,7 +174,6 @@ static void begin_world(const world *is, const bounds *within, bool trace)
                            .min_session_timeout_ms = SESSION_TIMEOUT_MS,
                            .max_session_timeout_ms = SESSION_TIMEOUT_MS,
                            .tick_ms = SESSION_TIMEOUT_MS / (servers > 1 ? 2 : TICKS_OF_A_TIMEOUT),
-                           .containers = true,
                            .trace = trace,
                            .by_hand = true};
     begin_run(&options);

@@ -107,7 +107,6 @@ static void begin_scene(const char *name, int paths, bool trace)
                            .min_session_timeout_ms = SESSION_TIMEOUT_MS,
                            .max_session_timeout_ms = SESSION_TIMEOUT_MS,
                            .tick_ms = SESSION_TIMEOUT_MS / 5,
-                           .containers = true,
                            .trace = trace,
                            .by_hand = true};
     begin_run(&options);
@@ -798,7 +797,6 @@ static void begin_even(const char *name, int percent, bool trace)
                            .max_session_timeout_ms = EVEN_TIMEOUT_MS,
                            .tick_ms = EVEN_TIMEOUT_MS / 5,
                            .delay = EVEN_TIMEOUT_MS * SIM_MILLISECOND * percent / 200,
-                           .containers = true,
                            .even = true,
                            .trace = trace};
     begin_run(&options);

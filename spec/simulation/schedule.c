@@ -375,6 +375,7 @@ static sim_options choose_world(uint64_t seed, bool trace)
 {
     static const int32_t timeouts[] = {1000, 2000, 4000, 10000};
     static const int32_t ticks[] = {2, 3, 5, 20};
+    static const int no_containers[] = {ZUNIMPLEMENTED, ZBADARGUMENTS, ZCONNECTIONLOSS};
     uint64_t bits = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
     bits ^= bits >> 29;
     int32_t timeout = timeouts[(bits >> 40) % 4];
@@ -386,7 +387,7 @@ static sim_options choose_world(uint64_t seed, bool trace)
                            .max_session_timeout_ms = timeout,
                            .tick_ms = timeout / ticks[one_lock ? 3 : (bits >> 44) % 4],
                            .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND * (slow ? 3 : 1),
-                           .containers = (bits >> 24) % 8 != 0,
+                           .no_containers = (bits >> 24) % 8 != 0 ? 0 : no_containers[(bits >> 27) % 3],
                            .auth_fails = (bits >> 32) % 150 == 0,
                            .server_version = (bits >> 56) % 2 == 0 ? "3.9.6" : NULL,
                            .client_version = (bits >> 58) % 4 == 0 ? "3.7.2" : NULL,
@@ -541,7 +542,7 @@ static bool run_any(uint64_t seed, bool trace, int64_t failures)
     choose(seed);
     sim_trace("seed %llu: %d servers, %d clients, %d paths, T %d ms%s%s%s", (unsigned long long)seed,
               run.options.servers, run.client_count, run.path_count, (int)(run.timeout / SIM_MILLISECOND),
-              run.leases ? "" : ", no leases", run.options.containers ? "" : ", no containers",
+              run.leases ? "" : ", no leases", run.options.no_containers == 0 ? "" : ", no containers",
               run.mismatch ? ", limits that do not match" : "");
     choose_limits();
     while (sim_leader() < 0)

@@ -858,6 +858,12 @@ void sim_server_receive(sim_connection *connection, sim_request *request)
     request->identities = connection->identities;
     if (request->session == NULL)
         return;
+    if (request->operation.type == ZOO_CREATE_OP && request->operation.mode == ZOO_CONTAINER && request->lacks == 0)
+        request->lacks = sim.options.no_containers;
+    if (request->lacks == ZCONNECTIONLOSS) {
+        sim_connection_shut(connection);
+        return;
+    }
     if (at->role == LEADING && !at->deposed)
         touch(request->session, connection->timeout_ms);
     else

@@ -183,6 +183,7 @@ typedef struct sim_request {
     /* state at the server */
     bool answered;
     bool throttled; /* answered with ZTHROTTLEDOP, and not executed */
+    int lacks;      /* it makes a container, and is answered in this way: sim_options.no_containers */
     int sync_until; /* of a sync: this log position must be applied before the reply; -1: not known yet */
     struct sim_reply *reply;
 } sim_request;

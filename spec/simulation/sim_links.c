@@ -175,6 +175,7 @@ typedef struct fault_link {
         int code; /* 0: none */
         int times;
     } denied[COUNTED];
+    int lacks; /* containers: sim_options.no_containers */
     bool stamps;
     int64_t stamp;
     bool has_session;
@@ -391,7 +392,7 @@ static void cut(sim_passage *passage, ending how)
 }
 
 /* Checks a request that is about to be passed on. Returns true if it must not be passed on, now or ever. */
-static bool check_request(sim_passage *passage, const sim_request *request)
+static bool check_request(sim_passage *passage, sim_request *request)
 {
     fault_link *link = passage->link;
     fault_trap *trap = &link->trap;
@@ -425,6 +426,8 @@ static bool check_request(sim_passage *passage, const sim_request *request)
         *fresh = (denial){passage->denials, request->xid, link->denied[kind].code};
         passage->denials = fresh;
     }
+    if (operation == CREATE_CONTAINER)
+        request->lacks = link->lacks;
     link->counts[operation]++;
     return false;
 }
@@ -810,6 +813,11 @@ const char *sim_link_deny(int number, const char *kind, int code, int times)
     link->denied[index].code = code;
     link->denied[index].times = times;
     return NULL;
+}
+
+void sim_link_lack_containers(int number, int answer)
+{
+    must_find(number)->lacks = answer;
 }
 
 void sim_link_stamp(int number, int64_t zxid)

@@ -101,8 +101,8 @@ static int prepare_create(const sim_tree *tree, const sim_operation *operation, 
                           sim_change *change)
 {
     int path = operation->path;
-    if (operation->mode == ZOO_CONTAINER && !sim.options.containers)
-        return ZUNIMPLEMENTED;
+    if (operation->mode == ZOO_CONTAINER && request->lacks != 0)
+        return request->lacks;
     const sim_acl *acl = NULL;
     if (operation->no_acl || sim_expand_acl(operation->acl, request->identities, &acl) != ZOK)
         return ZINVALIDACL;
@@ -214,7 +214,7 @@ static bool changes_something(const sim_request *request)
 /* A server that does not know containers cannot parse the whole packet. */
 static bool readable(const sim_request *request)
 {
-    for (int i = 0; i < request->operation_count && !sim.options.containers; i++) {
+    for (int i = 0; i < request->operation_count && sim.options.no_containers != 0; i++) {
         if (request->operations[i].type == ZOO_CREATE_OP && request->operations[i].mode == ZOO_CONTAINER)
             return false;
     }

@@ -129,7 +129,6 @@ void begin_test_of_client(const char *name, int servers, const char *version)
                            .max_session_timeout_ms = 4000,
                            .tick_ms = 1000,
                            .delay = SIM_MILLISECOND,
-                           .containers = true,
                            .client_version = version};
     sim_begin(&options, NULL);
     memset(story, 0, sizeof(story));

@@ -118,12 +118,8 @@ static void open_handle(int client, const char *credential)
     CHECK(authenticated[client] == ZOK);
 }
 
-static const sim_options usual = {.seed = 1,
-                                  .servers = 1,
-                                  .min_session_timeout_ms = 1000,
-                                  .max_session_timeout_ms = 20000,
-                                  .delay = SIM_MILLISECOND,
-                                  .containers = true};
+static const sim_options usual = {
+    .seed = 1, .servers = 1, .min_session_timeout_ms = 1000, .max_session_timeout_ms = 20000, .delay = SIM_MILLISECOND};
 
 static void begin_world(const char *name, const sim_options *options)
 {

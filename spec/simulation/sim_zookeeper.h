@@ -47,10 +47,14 @@ typedef struct {
     int32_t tick_ms;
     int64_t last_zxid; /* the last zxid that the servers have executed at the beginning; with a single server only */
     int64_t delay;     /* usual delay of one message in nanoseconds; seldom far longer */
-    bool containers;   /* false: an old server that answers ZUNIMPLEMENTED to ZOO_CONTAINER */
-    bool auth_fails;   /* every credential (zoo_add_auth) is refused */
-    bool auth_lasts;   /* no server refuses a credential that another server has accepted */
-    bool own_nodes;    /* the servers have their own nodes below /zookeeper */
+    /*
+     * What servers that have no containers answer to a request with ZOO_CONTAINER: ZUNIMPLEMENTED, ZBADARGUMENTS, or
+     * ZCONNECTIONLOSS, they close the connection. 0: they have containers.
+     */
+    int no_containers;
+    bool auth_fails; /* every credential (zoo_add_auth) is refused */
+    bool auth_lasts; /* no server refuses a credential that another server has accepted */
+    bool own_nodes;  /* the servers have their own nodes below /zookeeper */
     /*
      * As which releases the servers and the C client behave (spec/support/versions.c). NULL: as ZKLOCK_SIMULATED_VERSION and
      * ZKLOCK_SIMULATED_CLIENT in the environment say, or else as 3.8.0.
@@ -363,6 +367,8 @@ void sim_link_disarm(int link);
  * chroot. Returns NULL if there is no trap or the trap has not sprung. Valid until sim_end.
  */
 const char *sim_link_caught(int link);
+/* From now on the link answers as servers that have no containers: sim_options.no_containers. */
+void sim_link_lack_containers(int link, int answer);
 /* `times` -1: always. */
 const char *sim_link_deny(int link, const char *kind, int code, int times);
 /* The simulated client ignores an event's zxid, as the real client does (C:3493). */

@@ -161,6 +161,11 @@ function Proxy:deny(kind, code, times)
     tell(self, "deny", kind, code or 0, times)
 end
 
+-- From now on, answers the creation of a container with this error, and does not execute it; or with -4, closes the connection.
+function Proxy:lack_containers(answer)
+    tell(self, "lack-containers", answer)
+end
+
 -- Puts this zxid, a string of decimal digits, into watch events from now on, as servers since 3.9 do.
 function Proxy:stamp(zxid)
     tell(self, "stamp", zxid)

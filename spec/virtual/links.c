@@ -119,6 +119,12 @@ static int link_deny(lua_State *L)
                                  (int)luaL_optinteger(L, 4, -1)));
 }
 
+static int link_lack_containers(lua_State *L)
+{
+    sim_link_lack_containers(link_argument(L), (int)luaL_checkinteger(L, 2));
+    return 0;
+}
+
 static int link_stamp(lua_State *L)
 {
     sim_link_stamp(link_argument(L), (int64_t)luaL_checknumber(L, 2));
@@ -187,6 +193,7 @@ static const luaL_Reg functions[] = {
     {"disarm", link_disarm},
     {"caught", link_caught},
     {"deny", link_deny},
+    {"lack_containers", link_lack_containers},
     {"stamp", link_stamp},
     {"counts", link_counts},
     {"reset_counts", link_reset_counts},

@@ -76,6 +76,10 @@ function Proxy:deny(kind, code, times)
     links.deny(self.number, kind, code or 0, times or -1)
 end
 
+function Proxy:lack_containers(answer)
+    links.lack_containers(self.number, answer)
+end
+
 function Proxy:stamp(zxid)
     links.stamp(self.number, tonumber(zxid))
 end

@@ -107,7 +107,6 @@ static int world_begin(lua_State *L)
                                   .min_session_timeout_ms = 2 * tick,
                                   .max_session_timeout_ms = 60000,
                                   .delay = 100 * SIM_MICROSECOND,
-                                  .containers = true,
                                   .named = true,
                                   .auth_lasts = true,
                                   .own_nodes = true,

@@ -333,6 +333,7 @@ static const char *broken_in_lua = "";
 static void set_up_world(uint64_t seed, bool trace)
 {
     static const int32_t timeouts[] = {1000, 2000, 4000, 10000};
+    static const int no_containers[] = {ZUNIMPLEMENTED, ZBADARGUMENTS, ZCONNECTIONLOSS};
     uint64_t bits = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
     bits ^= bits >> 31;
     int32_t timeout = timeouts[(bits >> 40) % 4];
@@ -343,7 +344,7 @@ static void set_up_world(uint64_t seed, bool trace)
                                 .max_session_timeout_ms = timeout,
                                 .tick_ms = timeout / 4,
                                 .delay = (int64_t)(50 + (bits >> 8) % 4000) * SIM_MICROSECOND,
-                                .containers = (bits >> 24) % 8 != 0,
+                                .no_containers = (bits >> 24) % 8 != 0 ? 0 : no_containers[(bits >> 27) % 3],
                                 .server_version = (bits >> 56) % 2 == 0 ? "3.9.6" : NULL,
                                 .client_version = (bits >> 58) % 4 == 0 ? "3.7.2" : NULL,
                                 .trace = trace};

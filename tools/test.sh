@@ -43,7 +43,7 @@ digest() {
     printf '%s\n' "$cut"
 }
 
-all_passed=0 all_failed=0 table= failures=
+all_passed=0 all_failed=0 table='' failures=''
 for begun in "$ZKLOCK_LOGS"/*.begun; do
     [ -f "$begun" ] || break
     # A suite that was killed, also for its time limit, could not report that itself.

@@ -71,7 +71,6 @@ build = {
     ["zklock.cli.session"] = "lua/zklock/cli/session.lua",
     ["zklock.cli.settings"] = "lua/zklock/cli/settings.lua",
     ["zklock.cli.supervisor"] = "lua/zklock/cli/supervisor.lua",
-    ["zklock.cli.waits"] = "lua/zklock/cli/waits.lua",
     ["zklock.ui"] = "lua/zklock/ui.lua",
     ["zklock.ui.app"] = "lua/zklock/ui/app.lua",
     ["zklock.ui.history"] = "lua/zklock/ui/history.lua",

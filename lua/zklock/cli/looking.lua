@@ -1,7 +1,9 @@
 --- cli.looking: what the subcommands that look at locks have in common.
 
 local codes = require "zklock.cli.codes"
+local inspect = require "zklock.inspect"
 local settings = require "zklock.cli.settings"
+local Waits = require "zklock.inspect.waits"
 
 local looking = {}
 
@@ -9,6 +11,24 @@ local looking = {}
 function looking.define(parser)
     parser:flag "--json":description "Print JSON."
     settings.define(parser)
+end
+
+--- Adds the option of those that look for deadlocks.
+function looking.define_below(parser)
+    parser:option "--below":argname "DIR":default "/":show_default(false):description(
+        "Look for what the holders wait for at this path and below it (/).")
+end
+
+--- Reads who waits for whom below `--below`.
+---@return table? # of zklock.inspect.waits
+---@return string? message
+---@return zklock.Code? code
+function looking.waits(session, arguments)
+    local states, message, code = inspect.locks(session.client, arguments.below, { identities = true })
+    if not states then
+        return nil, message, code
+    end
+    return Waits.new(states)
 end
 
 --- Connects, calls `fn(session)`, which returns an exit code, and closes the session.

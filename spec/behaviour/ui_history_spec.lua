@@ -109,6 +109,19 @@ describe("ui.history", function()
         assert.is_nil(history:figures(5).long)
     end)
 
+    it("estimates how long the queue takes by the holds that it has seen", function()
+        local history = History.new(0)
+        history:add(state_of { "*a", "b", "c", "d" }, 0)
+        assert.same({}, history:expect(state_of { "*a", "b" }))
+        history:add(state_of { "*b", "c", "d" }, 6)
+        local state = state_of { "*b", "c", "d", "e", "f" }
+        assert.same({ ["/l/c"] = 6, ["/l/d"] = 12, ["/l/e"] = 18, ["/l/f"] = 24 }, history:expect(state))
+        state.contenders[3].mode, state.contenders[4].mode = "shared", "shared" -- hold at the same time
+        assert.same({ ["/l/c"] = 6, ["/l/d"] = 12, ["/l/e"] = 12, ["/l/f"] = 18 }, history:expect(state))
+        state = state_of({ "*b", "c", "d", "e" }, { kind = "semaphore", limit = 2 })
+        assert.same({ ["/l/c"] = 6, ["/l/d"] = 6, ["/l/e"] = 12 }, history:expect(state))
+    end)
+
     it("takes a semaphore's queue entry whose session has permits for served", function()
         local history = History.new(0)
         history:add(state_of { "q" }, 1)

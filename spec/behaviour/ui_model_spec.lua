@@ -114,6 +114,26 @@ describe("ui.model", function()
         end)
     end)
 
+    it("tells deadlocks in each frame", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a", nil, "one")
+        fixture.join(top .. "/b", nil, "two")
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local viewer = view(model)
+            assert.same({}, select(2, next_event(model, viewer)).frame.deadlocks)
+            local node = fixture.join(top .. "/a", nil, "two")
+            fixture.join(top .. "/b", nil, "one")
+            model:pause(3)
+            assert.same({ { more = 0, steps = {
+                { program = "one", holds = top .. "/a", waits_for = top .. "/b" },
+                { program = "two", holds = top .. "/b", waits_for = top .. "/a" }
+            } } }, select(2, next_event(model, viewer)).frame.deadlocks)
+            assert(fixture.observer():delete(node))
+            assert.same({}, select(2, next_event(model, viewer)).frame.deadlocks)
+        end)
+    end)
+
     it("joins holds that follow each other to one interval in the list", function()
         local top = fixture.directory()
         local nodes = { (fixture.join(top .. "/a", nil, "one")), (fixture.join(top .. "/a", nil, "two")) }

@@ -217,6 +217,23 @@ local function quantiles(ring)
     return { count = #sorted, p50 = quantile(sorted, 0.5), p99 = quantile(sorted, 0.99) }
 end
 
+--- Estimates how long each waiter still waits, if holds last as long as the median of those that were seen.
+---@param state table
+---@return table # node -> seconds; empty: no hold was seen
+function History:expect(state)
+    local median, expected, turns, last = quantiles(self.holds).p50, {}, 0, nil
+    local together = state.kind == "semaphore" and max(1, state.limit or state.holders) or 1
+    for _, contender in ipairs(median and state.contenders or {}) do
+        if not contender.holder and contender.mode ~= "lease" then
+            if contender.mode ~= "shared" or last ~= "shared" then -- readers next to each other hold at the same time
+                turns = turns + 1
+            end
+            expected[contender.node], last = floor((turns + together - 1) / together) * median, contender.mode
+        end
+    end
+    return expected
+end
+
 --- The figures of the lock.
 ---@return table # `rate` grants a second in the window or since the beginning, `wait` and `hold`: { count, p50, p99 } of the last
 --   waits and holds that were seen, in seconds; `long` the length of a hold that is longer than 99 % of them, if there are enough

@@ -15,6 +15,7 @@ local inspect = require "zklock.inspect"
 local json = require "dkjson"
 local text = require "zklock.text"
 local Tree = require "zklock.inspect.tree"
+local Waits = require "zklock.inspect.waits"
 local wait = require "zklock.wait"
 
 local abs, floor, huge, max, min = math.abs, math.floor, math.huge, math.max, math.min
@@ -50,8 +51,8 @@ local IDENTITY, NAME = 120, 160
 --- Seconds between two holds that look like one interval.
 local JOINED = 1
 
---- Holders that a line of the list names, intervals of its strip, leases of this process.
-local NAMED, STRIP, LEASES = 3, 30, 100
+--- Holders that a line of the list names, intervals of its strip, leases of this process; deadlocks, and programs of each.
+local NAMED, STRIP, LEASES, DEADLOCKS, STEPS = 3, 30, 100, 10, 10
 
 local Model = { VIEWERS = VIEWERS, BEAT = BEAT }
 Model.__index = Model
@@ -90,7 +91,7 @@ function Model.new(client, settings)
         ask_sessions = settings.sessions or false, sessions = false, sessions_at = -huge, sessions_refused = false,
         offset = clock() - core.now(), -- of the clock against one that is never set
         began = clock(), read_at = false, was_read = false, problem = false, stopped = false, used_at = core.now(),
-        locks = {}, lock_count = 0, lane_count = 0,
+        locks = {}, lock_count = 0, lane_count = 0, deadlocks = {}, deadlock_count = 0,
         -- gone: list of { path =, revision = }; older ones than gone_before are forgotten
         revision = 0, gone = {}, gone_before = 0,
         epoch = format("%x-%x", floor(clock() * 1000) % 4294967296, floor(core.now() * 1000000) % 4294967296),
@@ -175,12 +176,12 @@ local function summary_of(lock)
     return object
 end
 
-local function contender_json(contender, lane)
+local function contender_json(contender, lane, expected)
     return {
         node = contender.node, name = text.clean(contender.name, NAME), mode = contender.mode, number = contender.sequence,
         holder = contender.holder, ahead = contender.ahead, waits_for = contender.waits_for, identity = identity_of(contender),
         revoked = contender.revoked, library = contender.library, from = rounded(lane.from), held = rounded(lane.held),
-        session = contender.session, session_state = contender.session_state,
+        expected = rounded(expected), session = contender.session, session_state = contender.session_state,
         address = contender.address and text.clean(contender.address, NAME), session_timeout = contender.session_timeout,
         stray = inspect.stray(contender)
     }
@@ -200,8 +201,9 @@ local function detail_of(lock)
     object.contenders, object.ended = {}, {}
     object.total, object.next_number = state and state.total or 0, state and state.next_sequence
     object.began = rounded(lock.history.began)
+    local expected = state and lock.history:expect(state)
     for index, contender in ipairs(state and state.contenders or {}) do
-        object.contenders[index] = contender_json(contender, lock.history.lanes[contender.node])
+        object.contenders[index] = contender_json(contender, lock.history.lanes[contender.node], expected[contender.node])
     end
     for index, lane in ipairs(lock.history.ended) do
         object.ended[index] = lane_json(lane)
@@ -231,6 +233,26 @@ local function own_json(self)
     return object
 end
 
+--- Finds the deadlocks of all locks, for the frame.
+local function find_deadlocks(self)
+    local states = {}
+    for _, lock in pairs(self.locks) do
+        states[#states + 1] = lock.state
+    end
+    local deadlocks, list = Waits.new(states).deadlocks, {}
+    for index = 1, min(DEADLOCKS, #deadlocks) do
+        local steps, last = {}, deadlocks[index][#deadlocks[index]]
+        for at, step in ipairs(deadlocks[index]) do
+            if at <= STEPS then
+                steps[at] = { program = text.clean(step.program, IDENTITY), holds = last.waits_for, waits_for = step.waits_for }
+            end
+            last = step
+        end
+        list[index] = { steps = steps, more = #deadlocks[index] - #steps }
+    end
+    self.deadlocks, self.deadlock_count = list, #deadlocks
+end
+
 --- Returns the fields that all messages of one moment share.
 local function frame(self)
     local state = self.client:state()
@@ -242,7 +264,7 @@ local function frame(self)
         truncated = next(self.tree.left_out) ~= nil or nil,
         sessions = self.sessions_at > 0 and (self.sessions_refused and "unknown" or "known") or nil, own = own_json(self)
     }
-    object.paths, object.unreadable = {}, 0
+    object.paths, object.unreadable, object.deadlocks = {}, 0, self.deadlocks
     for _ in pairs(self.tree.unreadable) do
         object.unreadable = object.unreadable + 1
     end
@@ -403,6 +425,7 @@ end
 --- Gives the changes of this round their revision, and wakes the viewers.
 local function publish(self)
     if self.touched then
+        find_deadlocks(self)
         self.revision, self.touched, self.messages, self.message_count = self.revision + 1, false, {}, 0
         for viewer in pairs(self.viewers) do
             viewer.wake()

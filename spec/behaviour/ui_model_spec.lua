@@ -3,9 +3,11 @@
 -- tools/browser/ use it.
 
 local core = require "zklock.core"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
 local json = require "dkjson"
+local Log = require "zklock.ui.log"
 local loop = require "spec.support.loop"
 local Model = require "zklock.ui.model"
 local takes = require "spec.support.takes"
@@ -329,7 +331,7 @@ describe("ui.model", function()
             assert(fixture.observer():delete(second))
             assert(fixture.observer():delete(top .. "/a"))
             model:pause(330)
-            assert.same({ 0, 0 }, { model.lock_count, model.lane_count })
+            assert.same({ 0, 2 }, { model.lock_count, model.lane_count })
         end)
     end)
 
@@ -450,6 +452,58 @@ describe("ui.model", function()
         end)
     end)
 
+    it("remembers what has ended in the last day, also of locks that are gone and before a restart, if it has a log", function()
+        local top, directory = fixture.directory(), files.make_directory()
+        fixture.on_clean(function()
+            os.execute("rm -rf " .. directory)
+        end)
+        local path, held = top .. "/a", fixture.join(top .. "/b", nil, "stays")
+        local since
+        with_model({ top }, { log = assert(Log.open(directory .. "/log", error)) }, function(model)
+            settled(model)
+            local node = fixture.join(path, nil, "one")
+            model:pause(3)
+            assert(fixture.observer():delete(node))
+            assert(fixture.observer():delete(path))
+            for _ = 1, 330 do
+                model:pause(1)
+                fixture.observer():ping()
+            end
+            assert.is_nil(model.locks[path])
+            assert.equal("one", json.decode(model:history(path)).ended[1].identity)
+            since = model.histories[top .. "/b"].lanes[held].held
+        end)
+        with_model({ top }, { log = assert(Log.open(directory .. "/log", error)) }, function(model)
+            settled(model)
+            assert.equal(0, model.torn)
+            local ended = json.decode(model:history(path)).ended
+            assert.same({ 1, "one", "ended" }, { #ended, ended[1].identity, ended[1].fate })
+            assert(math.abs(since - model.histories[top .. "/b"].lanes[held].held) < 0.01)
+            assert.same({}, json.decode(model:history "/other").ended)
+        end)
+        local events = {}
+        Log.read(directory .. "/log", path, function(record)
+            events[#events + 1] = record.event
+        end)
+        assert.equal("begins holds left stops begins stops", table.concat(events, " "))
+    end)
+
+    it("keeps so many ended contenders of all locks together", function()
+        local top, directory = fixture.directory(), files.make_directory()
+        fixture.on_clean(function()
+            os.execute("rm -rf " .. directory)
+        end)
+        local log = assert(Log.open(directory .. "/log", error))
+        for index = 1, 25000 do
+            log:note("left", "/" .. index % 50, { node = "/x/" .. index, mode = "exclusive", from = 0, held = 0, ended = core.now(),
+                fate = "ended" })
+        end
+        with_model({ top }, { log = log }, function(model)
+            assert.equal(20000, model.lane_count)
+            assert.equal(400, #model.histories["/0"].ended)
+        end)
+    end)
+
     it("does not grow while locks come and go", function()
         local top = fixture.directory()
         with_model({ top }, { interval = 0.2 }, function(model)
@@ -463,9 +517,15 @@ describe("ui.model", function()
             end
             assert(model.lock_count > 0)
             model:pause(320)
-            assert.same({ 0, 0 }, { model.lock_count, model.lane_count })
+            assert.same({ 0, 60 }, { model.lock_count, model.lane_count })
             assert.equal(1, model.tree.count)
             assert(#model.gone <= 60)
+            for _, history in pairs(model.histories) do
+                history:shift(-86400)
+            end
+            model:pause(20)
+            assert.is_nil(next(model.histories))
+            assert.equal(0, model.lane_count)
         end)
     end)
 end)

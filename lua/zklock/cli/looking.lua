@@ -19,6 +19,28 @@ function looking.define_below(parser)
         "Look for what the holders wait for at this path and below it (/).")
 end
 
+--- Adds the option of those that read a log.
+function looking.define_log(parser, description)
+    parser:option "--log":argname "<file>":default(os.getenv "ZKLOCK_LOG"):show_default(false):description(description)
+end
+
+--- Adds the option of those that keep a log.
+function looking.define_kept_log(parser)
+    parser:option "--log":argname "<file>":description(
+        "Keep who held when in this file, for zklock history and zklock why: 32 MB at most, with FILE.1.")
+end
+
+--- Opens the log that a command line names. Returns false if it names none; or nil and an exit code, after a message.
+function looking.open_log(arguments, context)
+    if not arguments.log then
+        return false
+    end
+    local log, message = require("zklock.ui.log").open(arguments.log, function(problem)
+        context:warn("cannot write the log %s: %s", arguments.log, problem)
+    end)
+    return log, not log and context:fail(codes.FAILED, "cannot open the log: %s", message) or nil
+end
+
 --- Reads who waits for whom below `--below`.
 ---@return table? # of zklock.inspect.waits
 ---@return string? message

@@ -233,7 +233,7 @@ end
 
 local function get(self, request)
     local fields = read_query(request.query)
-    if fields.events == nil and fields.table == nil then
+    if fields.events == nil and fields.table == nil and fields.history == nil then
         if request.header "if-none-match" == TAG then
             return answer(304, HTML, "", { ETag = TAG, ["Cache-Control"] = "no-cache" })
         end
@@ -244,6 +244,8 @@ local function get(self, request)
         return refuse(401, "open the address with the token that zklock ui has printed")
     elseif fields.table then
         return table_page(self)
+    elseif fields.history then
+        return answer(200, JSON, self.model:history(fields.lock or ""))
     elseif self.model.viewer_count >= self.model.VIEWERS then -- the header is for the page, which may only ask by HEAD
         return refuse(503, "there are too many viewers", { ["Cache-Control"] = "no-store", ["X-Zklock"] = "full" })
     end

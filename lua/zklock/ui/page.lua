@@ -375,7 +375,8 @@ const now = () => frame ? frame.now + (performance.now() - frameAt) / 1000 : Dat
 
 const isLong = (item) => item.figures.long !== undefined && item.since !== undefined && now() - item.since > item.figures.long;
 const isLost = (item) => item.lost !== undefined && now() - item.lost < WINDOW;
-const isDeadlocked = (item) => frame !== null && frame.deadlocks.some((one) => one.steps.some((step) => step.holds === item.path));
+const concerns = (path) => (one) => one.steps.some((step) => step.holds === path);
+const isDeadlocked = (item) => frame !== null && frame.deadlocks.some(concerns(item.path));
 const isBad = (item) => isDeadlocked(item) || isLost(item) || isLong(item) || item.strays > 0 || item.away === true;
 
 function stateText(item) {
@@ -479,10 +480,10 @@ function drawStatus() {
   write($("source"), parts.join(" · "));
 }
 function drawDeadlocks() {
-  const shown = (frame ? frame.deadlocks : []).filter((one) => shownPath === null || one.steps.some((step) => step.holds === shownPath));
+  const shown = (frame ? frame.deadlocks : []).filter((one) => shownPath === null || concerns(shownPath)(one));
   $("deadlocks").hidden = shown.length === 0;
-  const lines = shown.map((one) => [T.deadlock, ...one.steps.map((step) =>
-    fill(T.deadlockStep, step.program, clean(step.holds), clean(step.waits_for))), ...(one.more ? [fill(T.deadlockMore, one.more)] : [])]);
+  const describe = (step) => fill(T.deadlockStep, step.program, clean(step.holds), clean(step.waits_for));
+  const lines = shown.map((one) => [T.deadlock, ...one.steps.map(describe), ...(one.more ? [fill(T.deadlockMore, one.more)] : [])]);
   if ($("deadlocks").dataset.key === JSON.stringify(lines)) return;
   $("deadlocks").dataset.key = JSON.stringify(lines);
   $("deadlocks").replaceChildren(...lines.map(([title, ...steps]) => {
@@ -596,7 +597,8 @@ function updateRow(row, item) {
   const age = item.since === undefined ? "–" : duration(now() - item.since), holders = holderText(item);
   write(row.cells.since, age);
   write(row.text, item.holders ? holders + " · " + age : stateText(item));
-  const trouble = isDeadlocked(item) ? "deadlock" : isLost(item) ? "lost" : item.away ? "away" : item.strays ? "stray" : isLong(item) ? "long" : "";
+  const trouble = isDeadlocked(item) ? "deadlock" : isLost(item) ? "lost" : item.away ? "away" : item.strays ? "stray"
+    : isLong(item) ? "long" : "";
   drawStrip(row.strip, item.strip);
   row.tag.className = "tag" + (item.holders ? " hold" : "");
   write(row.tag, stateText(item));

@@ -1,9 +1,12 @@
 --- zklock why: says in sentences why a lock is not free: who holds it, since when, whether the holder still lives, what it waits
 -- for itself, and who is in the queue.
 
+local History = require "zklock.ui.history"
 local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
+local Log = require "zklock.ui.log"
 local looking = require "zklock.cli.looking"
+local text = require "zklock.text"
 local Waits = require "zklock.inspect.waits"
 
 local ipairs = ipairs
@@ -18,6 +21,7 @@ local why = { summary = "Say why a lock is not free: who holds it, and what the 
 function why.define(parser)
     parser:argument "path":argname "PATH":description "The path of the lock."
     looking.define_below(parser)
+    looking.define_log(parser, "Say how long the queue takes, by the holds in this log ($ZKLOCK_LOG).")
     looking.define(parser)
 end
 
@@ -63,8 +67,25 @@ local function describe_queue(state, now)
     return format("%d in the queue, in this order: %s%s.", #names, concat(names, ", ", 1, min(#names, MOST)), more)
 end
 
+--- Says how long the queue takes, by the holds in a log. Returns a sentence; nil: none is known.
+local function estimate(state, log)
+    local history = History.new(os.time())
+    local torn = log and Log.read(log, state.path, function(record)
+        if record.path then
+            history:restore(record)
+        end
+    end)
+    local expected, last = torn and history:expect(state) or {}, nil
+    for _, contender in ipairs(state.contenders) do
+        last = expected[contender.node] or last
+    end
+    local hold = history:figures(os.time()).hold
+    return last and format("Half of the last %d holds took up to %s: the last in the queue gets the lock in about %s.", hold.count,
+        text.duration(hold.p50), text.duration(last)) or nil
+end
+
 --- Returns the sentences about a lock.
-local function explain(state, waits, deadlock, now)
+local function explain(state, waits, deadlock, now, log)
     local sentences = {}
     if state.kind == "latch" or state.kind == "none" then
         return { format("%s is no lock.", state.path) }
@@ -91,6 +112,7 @@ local function explain(state, waits, deadlock, now)
     sentences[#sentences + 1] = deadlock and format("A deadlock, unless one of them waits in a thread of its own: %s. One has " ..
         "to give up: end it, or ask it by zklock revoke.", Waits.describe(deadlock)) or nil
     sentences[#sentences + 1] = describe_queue(state, now)
+    sentences[#sentences + 1] = not deadlock and estimate(state, log) or nil
     return sentences
 end
 
@@ -113,7 +135,7 @@ function why.run(arguments, context)
             end
         end
         local deadlock, now = waits:deadlock(state), inspect.now { state }
-        local sentences = explain(state, waits, deadlock, now)
+        local sentences = explain(state, waits, deadlock, now, arguments.log)
         if arguments.json then
             context.output:line(context.output.json {
                 path = path, lock = locks.json(state, now), sentences = sentences, deadlock = deadlock or {}

@@ -3,6 +3,7 @@
 -- tools/browser/ use it.
 
 local core = require "zklock.core"
+local exposition = require "spec.support.exposition"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
@@ -133,6 +134,52 @@ describe("ui.model", function()
             } } }, select(2, next_event(model, viewer)).frame.deadlocks)
             assert(fixture.observer():delete(node))
             assert.same({}, select(2, next_event(model, viewer)).frame.deadlocks)
+        end)
+    end)
+
+    it("has metrics of all locks, and of each one if there are not too many", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a", nil, "one")
+        fixture.join(top .. "/b", nil, "two")
+        fixture.join(top .. "/a", nil, "two")
+        fixture.join(top .. "/b", nil, "one")
+        local lost = fixture.join(top .. "/c", nil, "killed")
+        local session = { connected = true }
+        with_model({ top }, { sessions = function()
+            return { known = true, connections = true, by_id = { [fixture.session_of(top .. "/a")] = session } }
+        end }, function(model)
+            settled(model)
+            local function values()
+                local found = {}
+                for name, family in pairs(exposition(model:metrics())) do
+                    for _, sample in ipairs(family.samples) do
+                        found[sample.labels.path and ("%s %s"):format(name, sample.labels.path) or name] = sample.value
+                    end
+                end
+                return found
+            end
+            local found = values()
+            assert.same({ 3, 3, 2, 1, 0, 1, 1 }, { found.zklock_seen_locks, found.zklock_seen_held_locks, found.zklock_seen_waiters,
+                found.zklock_seen_deadlocks, found.zklock_seen_losses_total, found.zklock_connected_clients,
+                found["zklock_lock_waiters " .. top .. "/a"] })
+            assert.equal(1, found["zklock_lock_holders " .. top .. "/c"])
+            local age = found["zklock_lock_hold_age_seconds " .. top .. "/c"]
+            assert(age > 0 and age < 100, age)
+            session = {}
+            model:pause(6)
+            session = nil
+            assert(fixture.observer():delete(lost))
+            model:pause(6)
+            found = values()
+            assert.equal(1, found.zklock_seen_losses_total)
+            assert.equal(0, found["zklock_lock_hold_age_seconds " .. top .. "/c"])
+            for index = 1, 200 do
+                fixture.join(("%s/many/%d"):format(top, index), nil, "x")
+            end
+            model:pause(3)
+            found = values()
+            assert.equal(203, found.zklock_seen_locks)
+            assert.is_nil(found["zklock_lock_waiters " .. top .. "/a"])
         end)
     end)
 

@@ -10,9 +10,11 @@
 -- with its contenders. docs/live-view.md describes their JSON.
 
 local core = require "zklock.core"
+local families = require "zklock.metrics.families"
 local History = require "zklock.ui.history"
 local inspect = require "zklock.inspect"
 local json = require "dkjson"
+local page = require "zklock.metrics.page"
 local text = require "zklock.text"
 local Tree = require "zklock.inspect.tree"
 local Waits = require "zklock.inspect.waits"
@@ -53,6 +55,9 @@ local JOINED = 1
 --- Holders that a line of the list names, intervals of its strip, leases of this process; deadlocks, and programs of each.
 local NAMED, STRIP, LEASES, DEADLOCKS, STEPS = 3, 30, 100, 10, 10
 
+--- Locks of which each has metrics; if there are more, only all together have.
+local MEASURED = 200
+
 local Model = { VIEWERS = VIEWERS, BEAT = BEAT }
 Model.__index = Model
 
@@ -83,6 +88,7 @@ function Model.new(client, settings)
         began = clock(), read_at = false, was_read = false, problem = false, stopped = false, used_at = core.now(),
         log = settings.log or false, torn = 0, -- torn: lines of the log that were skipped
         histories = {},                        -- path -> history, also of locks that are gone
+        losses = 0,
         locks = {}, lock_count = 0, lane_count = 0, deadlocks = {}, deadlock_count = 0,
         -- gone: list of { path =, revision = }; older ones than gone_before are forgotten
         revision = 0, gone = {}, gone_before = 0,
@@ -347,10 +353,12 @@ end
 
 --- Returns the history of a lock, which may have been seen before.
 function Model:_history_of(path, is_new)
-    local log = self.log
-    self.histories[path] = self.histories[path] or History.new(self.clock(), is_new, log and function(event, lane)
-        log:note(event, path, lane)
-    end or nil)
+    self.histories[path] = self.histories[path] or History.new(self.clock(), is_new, function(event, lane)
+        self.losses = self.losses + (lane.fate == "lost" and 1 or 0)
+        if self.log then
+            self.log:note(event, path, lane)
+        end
+    end)
     return self.histories[path]
 end
 
@@ -639,6 +647,37 @@ function Model:history(path)
         ended[index] = lane_json(lane)
     end
     return encode { began = rounded(history and history.began or self.began), ended = ended }
+end
+
+--- Returns the metrics of the locks and of the client, as Prometheus reads them.
+function Model:metrics()
+    local shown, now, held, waiters = page.new(), self.clock(), 0, 0
+    local function add(name, value, path)
+        families.add_with(shown, name, { path = path and text.clean(path) }, value)
+    end
+    families.read(self.client, {}, shown)
+    families.read_process(shown)
+    add("zklock_seen_losses_total", self.losses)
+    if self.client:state() ~= "connected" or not self.read_at then
+        return page.render(shown)
+    end
+    for path, lock in pairs(self.locks) do
+        local state, since = lock.state or { holders = 0, waiters = 0 }, now
+        held, waiters = held + (state.holders > 0 and 1 or 0), waiters + state.waiters
+        if self.lock_count <= MEASURED then
+            for _, lane in pairs(lock.history.lanes) do
+                since = min(since, lane.held or now)
+            end
+            add("zklock_lock_holders", state.holders, path)
+            add("zklock_lock_waiters", state.waiters, path)
+            add("zklock_lock_hold_age_seconds", now - since, path)
+        end
+    end
+    add("zklock_seen_locks", self.lock_count)
+    add("zklock_seen_held_locks", held)
+    add("zklock_seen_waiters", waiters)
+    add("zklock_seen_deadlocks", self.deadlock_count)
+    return page.render(shown)
 end
 
 --- Returns all locks as they are now, sorted by path, for a page without JavaScript: tables as in the JSON of the list.

@@ -128,6 +128,7 @@ build = {
     ["zklock.inspect.reading"] = "lua/zklock/inspect/reading.lua",
     ["zklock.inspect.reads"] = "lua/zklock/inspect/reads.lua",
     ["zklock.inspect.tree"] = "lua/zklock/inspect/tree.lua",
+    ["zklock.inspect.waits"] = "lua/zklock/inspect/waits.lua",
     ["zklock.inspect.watcher"] = "lua/zklock/inspect/watcher.lua",
     ["zklock.inspect.words"] = "lua/zklock/inspect/words.lua",
     ["zklock.key"] = "lua/zklock/key.lua",

@@ -208,6 +208,9 @@ end
 --   "failed" (also: there is no configuration, or it cannot be used)
 function zklock.connect(servers, settings)
     local client, message, code = open("zklock.connect: ", servers, settings)
+    if not client then
+        shared.connect_failures[code] = (shared.connect_failures[code] or 0) + 1
+    end
     return client, message, code
 end
 

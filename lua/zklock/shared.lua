@@ -1,11 +1,11 @@
---- shared: the clients of zklock.shared in this Lua state.
+--- shared: what this Lua state has of clients: those of zklock.shared, and how often zklock.connect has failed.
 
 local pairs = pairs
 
 --- Fingerprint of the arguments of zklock.shared -> client.
 local clients = {}
 
-local shared = { clients = clients }
+local shared = { clients = clients, connect_failures = {} } -- connect_failures: code -> count
 
 --- Whether a client may be given to further callers.
 function shared.is_open(client)

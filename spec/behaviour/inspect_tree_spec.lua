@@ -254,26 +254,6 @@ describe("inspect.tree", function()
         end)
     end)
 
-    it("reads only the nodes of holders if that is wished", function()
-        local path, client = fixture.path(), fixture.steady_client()
-        local first = fixture.join(path, nil, "one")
-        fixture.join(path, nil, "two")
-        fixture.join(path, nil, "three")
-        local tree = Tree.new(client, { path }, { identities = false })
-        local function await_queue(wished)
-            return eventually(function()
-                assert(tree:update(0.5))
-                return tree.states[path] and queue_of(tree.states[path]) == wished
-            end)
-        end
-        await_queue "*one - -"
-        local before = fixture.sent(client)
-        assert(fixture.observer():delete(first))
-        await_queue "*two -"
-        assert.equal(before + 2, fixture.sent(client)) -- a list, and the new holder's node
-        assert.is_true(tree:due_in() > 0)
-    end)
-
     it("keeps the first contenders of a long queue, and says how many there are", function()
         local path, client = fixture.path(), fixture.steady_client()
         for index = 1, 230 do

@@ -9,6 +9,7 @@ local locale = require "spec.support.locale"
 local loop = require "spec.support.loop"
 local metrics = require "zklock.metrics"
 local program = require "spec.support.program"
+local zklock = require "zklock"
 
 after_each(fixture.clean)
 
@@ -326,6 +327,16 @@ describe("the page of zklock.metrics", function()
         local stats = client:stats()
         assert.is_true(value(families, "zklock_requests_total", {}) <= stats.requests)
         assert.is_true(value(families, "zklock_memory_bytes", {}) > 0)
+    end)
+
+    it("counts calls of connect that fail, in this process", function()
+        local function failures()
+            return value(exposition(metrics.collector():text()), "zklock_connect_failures_total", { code = "disconnected" }) or 0
+        end
+        local before = failures()
+        local _, _, code = zklock.connect("127.0.0.1:1", { connect_timeout = 0.2, wait = loop })
+        assert.equal("disconnected", code)
+        assert.equal(before + 1, failures())
     end)
 
     it("adds up clients with the same labels, and keeps others apart", function()

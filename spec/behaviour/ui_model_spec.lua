@@ -3,9 +3,12 @@
 -- tools/browser/ use it.
 
 local core = require "zklock.core"
+local exposition = require "spec.support.exposition"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
 local json = require "dkjson"
+local Log = require "zklock.ui.log"
 local loop = require "spec.support.loop"
 local Model = require "zklock.ui.model"
 local takes = require "spec.support.takes"
@@ -111,6 +114,72 @@ describe("ui.model", function()
             fixture.join(top .. "/b", nil, "not shown")
             model:pause(3)
             assert.is_nil(model:message(viewer))
+        end)
+    end)
+
+    it("tells deadlocks in each frame", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a", nil, "one")
+        fixture.join(top .. "/b", nil, "two")
+        with_model({ top }, {}, function(model)
+            settled(model)
+            local viewer = view(model)
+            assert.same({}, select(2, next_event(model, viewer)).frame.deadlocks)
+            local node = fixture.join(top .. "/a", nil, "two")
+            fixture.join(top .. "/b", nil, "one")
+            model:pause(3)
+            assert.same({ { more = 0, steps = {
+                { program = "one", holds = top .. "/a", waits_for = top .. "/b" },
+                { program = "two", holds = top .. "/b", waits_for = top .. "/a" }
+            } } }, select(2, next_event(model, viewer)).frame.deadlocks)
+            assert(fixture.observer():delete(node))
+            assert.same({}, select(2, next_event(model, viewer)).frame.deadlocks)
+        end)
+    end)
+
+    it("has metrics of all locks, and of each one if there are not too many", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a", nil, "one")
+        fixture.join(top .. "/b", nil, "two")
+        fixture.join(top .. "/a", nil, "two")
+        fixture.join(top .. "/b", nil, "one")
+        local lost = fixture.join(top .. "/c", nil, "killed")
+        local session = { connected = true }
+        with_model({ top }, { sessions = function()
+            return { known = true, connections = true, by_id = { [fixture.session_of(top .. "/a")] = session } }
+        end }, function(model)
+            settled(model)
+            local function values()
+                local found = {}
+                for name, family in pairs(exposition(model:metrics())) do
+                    for _, sample in ipairs(family.samples) do
+                        found[sample.labels.path and ("%s %s"):format(name, sample.labels.path) or name] = sample.value
+                    end
+                end
+                return found
+            end
+            local found = values()
+            assert.same({ 3, 3, 2, 1, 0, 1, 1 }, { found.zklock_seen_locks, found.zklock_seen_held_locks, found.zklock_seen_waiters,
+                found.zklock_seen_deadlocks, found.zklock_seen_losses_total, found.zklock_connected_clients,
+                found["zklock_lock_waiters " .. top .. "/a"] })
+            assert.equal(1, found["zklock_lock_holders " .. top .. "/c"])
+            local age = found["zklock_lock_hold_age_seconds " .. top .. "/c"]
+            assert(age > 0 and age < 100, age)
+            session = {}
+            model:pause(6)
+            session = nil
+            assert(fixture.observer():delete(lost))
+            model:pause(6)
+            found = values()
+            assert.equal(1, found.zklock_seen_losses_total)
+            assert.equal(0, found["zklock_lock_hold_age_seconds " .. top .. "/c"])
+            for index = 1, 200 do
+                fixture.join(("%s/many/%d"):format(top, index), nil, "x")
+            end
+            model:pause(3)
+            found = values()
+            assert.equal(203, found.zklock_seen_locks)
+            assert.is_nil(found["zklock_lock_waiters " .. top .. "/a"])
         end)
     end)
 
@@ -309,7 +378,7 @@ describe("ui.model", function()
             assert(fixture.observer():delete(second))
             assert(fixture.observer():delete(top .. "/a"))
             model:pause(330)
-            assert.same({ 0, 0 }, { model.lock_count, model.lane_count })
+            assert.same({ 0, 2 }, { model.lock_count, model.lane_count })
         end)
     end)
 
@@ -430,6 +499,58 @@ describe("ui.model", function()
         end)
     end)
 
+    it("remembers what has ended in the last day, also of locks that are gone and before a restart, if it has a log", function()
+        local top, directory = fixture.directory(), files.make_directory()
+        fixture.on_clean(function()
+            os.execute("rm -rf " .. directory)
+        end)
+        local path, held = top .. "/a", fixture.join(top .. "/b", nil, "stays")
+        local since
+        with_model({ top }, { log = assert(Log.open(directory .. "/log", error)) }, function(model)
+            settled(model)
+            local node = fixture.join(path, nil, "one")
+            model:pause(3)
+            assert(fixture.observer():delete(node))
+            assert(fixture.observer():delete(path))
+            for _ = 1, 330 do
+                model:pause(1)
+                fixture.observer():ping()
+            end
+            assert.is_nil(model.locks[path])
+            assert.equal("one", json.decode(model:history(path)).ended[1].identity)
+            since = model.histories[top .. "/b"].lanes[held].held
+        end)
+        with_model({ top }, { log = assert(Log.open(directory .. "/log", error)) }, function(model)
+            settled(model)
+            assert.equal(0, model.torn)
+            local ended = json.decode(model:history(path)).ended
+            assert.same({ 1, "one", "ended" }, { #ended, ended[1].identity, ended[1].fate })
+            assert(math.abs(since - model.histories[top .. "/b"].lanes[held].held) < 0.01)
+            assert.same({}, json.decode(model:history "/other").ended)
+        end)
+        local events = {}
+        Log.read(directory .. "/log", path, function(record)
+            events[#events + 1] = record.event
+        end)
+        assert.equal("begins holds left stops begins stops", table.concat(events, " "))
+    end)
+
+    it("keeps so many ended contenders of all locks together", function()
+        local top, directory = fixture.directory(), files.make_directory()
+        fixture.on_clean(function()
+            os.execute("rm -rf " .. directory)
+        end)
+        local log = assert(Log.open(directory .. "/log", error))
+        for index = 1, 25000 do
+            log:note("left", "/" .. index % 50, { node = "/x/" .. index, mode = "exclusive", from = 0, held = 0, ended = core.now(),
+                fate = "ended" })
+        end
+        with_model({ top }, { log = log }, function(model)
+            assert.equal(20000, model.lane_count)
+            assert.equal(400, #model.histories["/0"].ended)
+        end)
+    end)
+
     it("does not grow while locks come and go", function()
         local top = fixture.directory()
         with_model({ top }, { interval = 0.2 }, function(model)
@@ -443,9 +564,15 @@ describe("ui.model", function()
             end
             assert(model.lock_count > 0)
             model:pause(320)
-            assert.same({ 0, 0 }, { model.lock_count, model.lane_count })
+            assert.same({ 0, 60 }, { model.lock_count, model.lane_count })
             assert.equal(1, model.tree.count)
             assert(#model.gone <= 60)
+            for _, history in pairs(model.histories) do
+                history:shift(-86400)
+            end
+            model:pause(20)
+            assert.is_nil(next(model.histories))
+            assert.equal(0, model.lane_count)
         end)
     end)
 end)

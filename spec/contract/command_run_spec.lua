@@ -7,6 +7,7 @@ local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
+local prometheus = require "spec.support.prometheus"
 
 --- Runs `zklock run` with these words.
 local function run(words, options)
@@ -530,6 +531,33 @@ describe("zklock run tells", function()
         assert.truthy(result.errors:find("waiting for " .. further .. ": held by web3:4711 for ", 1, true), result.errors)
         assert.is_nil(result.errors:find("waiting for " .. path .. ":", 1, true))
         assert.truthy(result.errors:find("acquired " .. path .. ", " .. further .. " after ", 1, true), result.errors)
+    end)
+
+    it("metrics to a file that is never incomplete", function()
+        local path, directory = fixture.path(), commands.directory()
+        local file = directory .. "/run.prom"
+        local holder = commands.start { "run", "--metrics-file", file, path, "-c", "echo begun; read -r line; exit 7" }
+        assert.equal("begun", holder:line())
+        local label = ('{path="%s"}'):format(path)
+        local text = files.read(file)
+        assert.truthy(text:find("zklock_run_running" .. label .. " 1\n", 1, true), text)
+        assert.truthy(text:find("zklock_run_waited_seconds" .. label .. " ", 1, true), text)
+        assert.is_nil(text:find("exit_code", 1, true))
+        local refused = directory .. "/refused.prom"
+        assert.equal(123, run({ "-n", "--metrics-file", refused, path, "--", "true" }).status)
+        assert.truthy(files.read(refused):find('zklock_run_end_timestamp_seconds{outcome="refused",', 1, true))
+        holder:tell "end"
+        assert.equal(7, holder:finish().status)
+        text = files.read(file)
+        for _, line in ipairs { "zklock_run_running" .. label .. " 0", "zklock_run_exit_code" .. label .. " 7",
+            "zklock_run_held_seconds" .. label, ('zklock_run_end_timestamp_seconds{outcome="exited",path="%s"}'):format(path) } do
+            assert.truthy(text:find(line, 1, true), text)
+        end
+        assert.same({ "", 0 }, { prometheus.tool({ "check", "metrics" }, text) })
+        assert.equal("refused.prom\nrun.prom", cluster.run { "ls", "-A", directory })
+        local result = run { "--metrics-file", "/dev/full/x", path, "--", "true" }
+        assert.equal(0, result.status)
+        assert.truthy(result.errors:find("could not write the metrics: /dev/full/x", 1, true), result.errors)
     end)
 
     it("the outcome to --status-fd, also for codes that a command may use #asan", function()

@@ -145,6 +145,33 @@ describe("zklock top", function()
         await_shell(shell, 0)
     end)
 
+    it("shows the queue of the chosen lock, live, and deadlocks", function()
+        local top = fixture.directory()
+        fixture.join(top .. "/a", nil, "one")
+        local node = fixture.join(top .. "/b", nil, "two")
+        fixture.join(top .. "/b", nil, "one")
+        local shell = open(top)
+        shell:await "2 locks, 2 held, 1 waiting"
+        fixture.join(top .. "/a", nil, "two")
+        shell:await(("DEADLOCKS: 1%%. one holds %s/a and waits for .-/a +mutex +deadlock "):format(escaped(top)))
+        shell:key "Enter"
+        shell:await "\n0 +exclusive +holds +one .-\n1 +exclusive +waits for 0 +two "
+        shell:key "Down"
+        shell:await "IDENTITY[^\n]+\n1 +exclusive"
+        shell:key "x"
+        shell:await "PATH +KIND"
+        shell:key "Down"
+        shell:key "Enter"
+        shell:await "\n0 +exclusive +holds +two .-\n1 +exclusive +waits for 0 +one "
+        assert(fixture.observer():delete(node))
+        shell:await "/b  mutex  held, 0 waiting.-\n1 +exclusive +holds +one "
+        assert.is_nil(shell:screen():find("DEADLOCKS", 1, true))
+        shell:key "x"
+        shell:await "q quit"
+        shell:key "q"
+        await_shell(shell, 0)
+    end)
+
     it("asks a holder to release, after a question", function()
         local top = fixture.directory()
         local node = fixture.join(top .. "/a", nil, "one")

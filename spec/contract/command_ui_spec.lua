@@ -7,6 +7,7 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local Model = require "zklock.ui.model"
 local nginx = require "spec.support.nginx"
+local prometheus = require "spec.support.prometheus"
 local socket = require "socket"
 
 --- Starts `zklock ui` on a free port. Returns the process, which has the field `port`, and `token` if one was printed.
@@ -95,6 +96,21 @@ describe("zklock ui", function()
         assert.equal("change", event.event)
         assert.equal(143, stop(process))
         assert.equal("end", viewer:finish(10))
+    end)
+
+    it("has metrics, in which promtool finds no fault", function()
+        local top = fixture.directory()
+        fixture.join(top .. '/odd "name"', nil, "one")
+        local process = start(top)
+        local text = eventually(function()
+            local status, head, body = get(process.port, "/metrics")
+            assert.equal(200, status)
+            assert.truthy(head:find("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n", 1, true), head)
+            return body:find("zklock_lock_holders", 1, true) and body, body
+        end)
+        assert.truthy(text:find(('zklock_lock_holders{path="%s/odd \\"name\\""} 1\n'):format(top), 1, true), text)
+        local output, code = prometheus.tool({ "check", "metrics" }, text)
+        assert.same({ "", 0 }, { output, code })
     end)
 
     it("refuses what is no request for it", function()
@@ -198,6 +214,7 @@ describe("zklock ui", function()
         assert.equal(200, (send(process.port, ("GET / HTTP/1.1\r\nHost: %s\r\n\r\n"):format(name))))
         assert.equal(200, (get(process.port, "/"))) -- the page itself has no secret
         assert.equal(401, (get(process.port, "/?events")))
+        assert.equal(401, (get(process.port, "/metrics")))
         assert.equal(403, (post(process.port, "/?login", ("0"):rep(32))))
         local status, head = post(process.port, "/?login", process.token)
         assert.equal(204, status)

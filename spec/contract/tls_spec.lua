@@ -9,6 +9,7 @@ local events = require "spec.support.events"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local holes = require "spec.support.holes"
+local metrics = require "zklock.metrics"
 local ports = require "spec.support.ports"
 local proxy = require "spec.support.proxy"
 local socket = require "socket"
@@ -280,6 +281,7 @@ describe("tls", function()
         fixture.pump_until(client, function()
             return client:state() ~= "connected" and select(3, client:state()) == "tls_failed"
         end)
+        assert.truthy(metrics.text(client):find("\nzklock_tls_failed_clients 1\n", 1, true))
         made:replace("renewed", "client")
         fixture.pump_until(client, function()
             return client:state() == "connected"

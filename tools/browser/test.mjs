@@ -53,7 +53,7 @@ await test("a queue appears, and a release moves it", async () => {
   await page.click("#rows a");
   await until(page, "both lanes", () => document.querySelectorAll("#lanes .lane").length === 2);
   check(await page.evaluate(() => location.hash) === link("/t/moves"), "the lock's page has a link of its own");
-  await until(page, "what waits for what", has, "#queue-rows tr", "waits for №");
+  await until(page, "what waits for what", has, "#queue-rows tr", "after one:1");
   const began = Date.now();
   await first.release();
   await until(page, "the second one holds", () => document.querySelector("#queue-rows tr")?.textContent.includes("two:2")
@@ -79,6 +79,21 @@ await test("a killed holder turns red", async () => {
   await page.goto(view.url, { waitUntil: "domcontentloaded" });
   await until(page, "red in the list, too", has, "#rows .tag.lost", "lost");
   await heir.release();
+  await page.close();
+});
+
+await test("programs that wait for each other are named, in the list and on the pages of their locks", async () => {
+  const holders = [hold("/t/dead/a", "one:1"), hold("/t/dead/b", "two:2")];
+  for (const one of holders) await one.held;
+  const waiters = [hold("/t/dead/a", "two:2"), hold("/t/dead/b", "one:1")];
+  const page = await open(view.url);
+  await until(page, "the deadlock", has, "#deadlocks li", "one:1 holds /t/dead/a and waits for /t/dead/b");
+  await until(page, "its locks", has, "#rows .tag.lost", "deadlock");
+  await page.goto(view.url + link("/t/dead/b"), { waitUntil: "domcontentloaded" });
+  await until(page, "the tag", has, "#lock-tags .tag", "deadlock");
+  for (const one of waiters) { one.kill("SIGTERM"); await one.ended(); }
+  await until(page, "no deadlock any more", () => document.querySelector("#deadlocks").hidden);
+  for (const one of holders) await one.release();
   await page.close();
 });
 

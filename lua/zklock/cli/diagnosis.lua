@@ -21,7 +21,7 @@
 
 local core = require "zklock.core"
 local inspect = require "zklock.inspect"
-local waits = require "zklock.cli.waits"
+local Waits = require "zklock.inspect.waits"
 
 local max, floor = math.max, math.floor
 local concat = table.concat
@@ -269,18 +269,11 @@ local function check_locks(facts, findings)
     end
 end
 
---- Finds programs that wait for each other. Each deadlock is found by each of its locks, and told once.
+--- Finds programs that wait for each other.
 local function check_deadlocks(facts, findings)
-    local waiting, told = waits.by_program(facts.states or {}), {}
-    for _, state in ipairs(facts.states or {}) do
-        local deadlock = waits.deadlock(waiting, state)
-        if deadlock and not told[deadlock[1].waits_for] then
-            for _, step in ipairs(deadlock) do
-                told[step.waits_for] = true
-            end
-            add(findings, "deadlock", "warning", waits.describe(deadlock), "Unless one of them waits in a thread of its own, " ..
-                "end one, or ask it by zklock revoke. Let programs take these locks in one order, or with a timeout.")
-        end
+    for _, deadlock in ipairs(Waits.new(facts.states or {}).deadlocks) do
+        add(findings, "deadlock", "warning", Waits.describe(deadlock), "Unless one of them waits in a thread of its own, " ..
+            "end one, or ask it by zklock revoke. Let programs take these locks in one order, or with a timeout.")
     end
 end
 

@@ -6,7 +6,7 @@ local Output = require "zklock.cli.output"
 local null = require("dkjson").null
 
 local concat = table.concat
-local floor, max = math.floor, math.max
+local floor, max, min = math.floor, math.max, math.min
 local format = string.format
 
 local locks = {}
@@ -97,6 +97,32 @@ function locks.session(contender)
         return "not connected"
     end
     return "-"
+end
+
+--- What a contender does: "holds", "waits for 12", "waits for a permit"; "reserved": a permit that a waiter has created.
+local function role(contender, by_node)
+    if contender.holder then
+        return "holds"
+    end
+    local before = contender.waits_for and by_node[contender.waits_for]
+    if before then
+        return format("waits for %d", before.sequence)
+    end
+    return contender.mode == "lease" and "reserved" or "waits for a permit"
+end
+
+--- Returns the first `count` of the queue as rows of texts, with a heading.
+function locks.queue(state, now, count)
+    local by_node, rows = {}, { { "NUMBER", "MODE", "STATE", "IDENTITY", "QUEUED", "SESSION", "NODE" } }
+    for index = 1, min(count, #state.contenders) do
+        local contender = state.contenders[index]
+        by_node[contender.node] = contender
+        rows[#rows + 1] = {
+            format("%d", contender.sequence), contender.mode, role(contender, by_node), locks.identity(contender),
+            locks.age(contender, now), locks.session(contender), contender.name
+        }
+    end
+    return rows
 end
 
 --- Names the holders in a line. Returns the names, and the age of the oldest holder's node.

@@ -1,7 +1,9 @@
 --- cli.looking: what the subcommands that look at locks have in common.
 
 local codes = require "zklock.cli.codes"
+local inspect = require "zklock.inspect"
 local settings = require "zklock.cli.settings"
+local Waits = require "zklock.inspect.waits"
 
 local looking = {}
 
@@ -9,6 +11,46 @@ local looking = {}
 function looking.define(parser)
     parser:flag "--json":description "Print JSON."
     settings.define(parser)
+end
+
+--- Adds the option of those that look for deadlocks.
+function looking.define_below(parser)
+    parser:option "--below":argname "DIR":default "/":show_default(false):description(
+        "Look for what the holders wait for at this path and below it (/).")
+end
+
+--- Adds the option of those that read a log.
+function looking.define_log(parser, description)
+    parser:option "--log":argname "<file>":default(os.getenv "ZKLOCK_LOG"):show_default(false):description(description)
+end
+
+--- Adds the option of those that keep a log.
+function looking.define_kept_log(parser)
+    parser:option "--log":argname "<file>":description(
+        "Keep who held when in this file, for zklock history and zklock why: 32 MB at most, with FILE.1.")
+end
+
+--- Opens the log that a command line names. Returns false if it names none; or nil and an exit code, after a message.
+function looking.open_log(arguments, context)
+    if not arguments.log then
+        return false
+    end
+    local log, message = require("zklock.ui.log").open(arguments.log, function(problem)
+        context:warn("cannot write the log %s: %s", arguments.log, problem)
+    end)
+    return log, not log and context:fail(codes.FAILED, "cannot open the log: %s", message) or nil
+end
+
+--- Reads who waits for whom below `--below`.
+---@return table? # of zklock.inspect.waits
+---@return string? message
+---@return zklock.Code? code
+function looking.waits(session, arguments)
+    local states, message, code = inspect.locks(session.client, arguments.below, { identities = true })
+    if not states then
+        return nil, message, code
+    end
+    return Waits.new(states)
 end
 
 --- Connects, calls `fn(session)`, which returns an exit code, and closes the session.

@@ -56,9 +56,9 @@ local function width(text)
     return select(2, text:gsub("[^\128-\191]", ""))
 end
 
---- Writes rows of texts in aligned columns, each cleaned. The first row is the heading.
-function Output:rows(rows)
-    local widths = {}
+--- Returns rows of texts as lines with aligned columns, each text cleaned.
+function Output.align(rows)
+    local widths, lines = {}, {}
     for _, row in ipairs(rows) do
         for column = 1, #row do
             local text = Output.clean(row[column])
@@ -71,7 +71,14 @@ function Output:rows(rows)
         for column, text in ipairs(row) do
             cells[column] = column == #row and text or text .. (" "):rep(widths[column] - width(text))
         end
-        local line = concat(cells, "  ")
+        lines[index] = concat(cells, "  ")
+    end
+    return lines
+end
+
+--- Writes rows as align returns them. The first row is the heading.
+function Output:rows(rows)
+    for index, line in ipairs(Output.align(rows)) do
         self:line(index == 1 and self:styled("bold", line) or line)
     end
 end

@@ -51,14 +51,12 @@ end
 --
 ---@param client zklock.Client
 ---@param paths table list of absolute paths, which need not exist
----@param settings? table `interval` seconds above 0, default 1; `directories` how many are looked at, default DIRECTORIES;
---   `identities` false: only the nodes of holders are read; default: of all contenders that are kept
+---@param settings? table `interval` seconds above 0, default 1; `directories` how many are looked at, default DIRECTORIES
 ---@return table
 function Tree.new(client, paths, settings)
     settings = settings or {}
     local self = setmetatable({
         client = client, interval = settings.interval or INTERVAL, most = settings.directories or DIRECTORIES,
-        identities = settings.identities ~= false and CONTENDERS,
         roots = {}, directories = {}, count = 0, dirty = {}, states = {},
         directory_bytes = 0, other_bytes = 0, -- of watched paths; other_bytes may be too many between two sweeps
         unreadable = {}, left_out = {}, contender_count = 0, news = false, sweep_at = 0
@@ -217,7 +215,7 @@ local function refresh(self, paths)
         reading:examine(path)
     end
     reading = Reading.new(self.client, begun + seconds, seconds, {
-        identities = self.identities, clip = IDENTITY, known = known_of(self, paths),
+        identities = CONTENDERS, clip = IDENTITY, known = known_of(self, paths),
         watched = function(path, watch, contender)
             local directory = self.directories[path]
             if directory then

@@ -3,6 +3,7 @@
 -- For zklock.metrics and its parts.
 
 local core = require "zklock.core"
+local shared = require "zklock.shared"
 
 local ipairs, pairs, setmetatable = ipairs, pairs, setmetatable
 local concat, sort = table.concat, table.sort
@@ -34,7 +35,24 @@ families.LIST = {
     { name = "zklock_connected_clients", type = "gauge", help = "Clients that have a connection to ZooKeeper." },
     { name = "zklock_entries", type = "gauge", help = "Nodes of the clients in ZooKeeper that exist or may exist." },
     { name = "zklock_watches", type = "gauge", help = "Watches that are armed." },
-    { name = "zklock_memory_bytes", type = "gauge", help = "Memory that the clients have allocated in C." }
+    { name = "zklock_tls_failed_clients", type = "gauge", help = "Clients that have no connection because TLS failed." },
+    { name = "zklock_memory_bytes", type = "gauge", help = "Memory that the clients have allocated in C." },
+    { name = "zklock_connect_failures_total", type = "counter", help = "Calls of zklock.connect that failed, by code." },
+    -- of zklock ui
+    { name = "zklock_seen_locks", type = "gauge", help = "Locks that the live view shows." },
+    { name = "zklock_seen_held_locks", type = "gauge", help = "Locks that are held." },
+    { name = "zklock_seen_waiters", type = "gauge", help = "Waiters of all locks." },
+    { name = "zklock_seen_deadlocks", type = "gauge", help = "Deadlocks: groups of programs that wait for each other." },
+    { name = "zklock_seen_losses_total", type = "counter", help = "Holds that were seen to end with their session." },
+    { name = "zklock_lock_holders", type = "gauge", help = "Holders of a lock; of a semaphore: permits." },
+    { name = "zklock_lock_waiters", type = "gauge", help = "Waiters of a lock." },
+    { name = "zklock_lock_hold_age_seconds", type = "gauge", help = "For how long the oldest holder has held a lock." },
+    -- of zklock run
+    { name = "zklock_run_running", type = "gauge", help = "1 while zklock run holds its lock." },
+    { name = "zklock_run_waited_seconds", type = "gauge", help = "How long the last zklock run waited." },
+    { name = "zklock_run_held_seconds", type = "gauge", help = "How long the last zklock run held its lock." },
+    { name = "zklock_run_exit_code", type = "gauge", help = "The exit code of the last zklock run." },
+    { name = "zklock_run_end_timestamp_seconds", type = "gauge", help = "When the last zklock run ended, by outcome." }
 }
 
 --- The counters and gauges of Client:stats: field -> metric.
@@ -123,6 +141,11 @@ local function text_of(labels, group, more, value)
     return text
 end
 
+--- Adds a number to the series of a page that has these labels: name -> value.
+function families.add_with(page, name, labels, number)
+    families.add(page, name, label_text(labels), number)
+end
+
 --- Adds a number to a series of a page.
 local function add(page, name, labels, number)
     local series = page[name]
@@ -181,13 +204,14 @@ function families.read(client, labels, page)
     if not stats then
         return nil, message, code
     end
-    local text, state = text_of(labels), client:state()
+    local text, state, _, why = text_of(labels), client:state()
     for field, name in pairs(STATS) do
         add(page, name, text, stats[field])
     end
     add(page, "zklock_session_expiries_total", text, max(0, stats.sessions - 1))
     add(page, "zklock_clients", text, state ~= "closed" and 1 or 0)
     add(page, "zklock_connected_clients", text, state == "connected" and 1 or 0)
+    add(page, "zklock_tls_failed_clients", text, why == "tls_failed" and 1 or 0)
     read_groups(client:group_stats() or {}, labels, page)
     return true
 end
@@ -195,6 +219,9 @@ end
 --- Adds the values of the whole process to a page.
 function families.read_process(page)
     add(page, "zklock_memory_bytes", "", core.memory())
+    for code, count in pairs(shared.connect_failures) do
+        families.add_with(page, "zklock_connect_failures_total", { code = code }, count)
+    end
 end
 
 return families

@@ -117,6 +117,7 @@ local function publish(self)
         end
     end
     families.read_process(gauges)
+    add_counters(self, self, gauges)
     set_gauges(self, gauges)
 end
 
@@ -151,7 +152,7 @@ end
 function Workers.start(dict, name, clients)
     local self = setmetatable({
         dict = dict, name = name, clients = clients, complained = false,
-        published = {} -- entry of `clients` -> key -> the value of which the dictionary has all
+        published = {} -- entry of `clients`, or this for the process -> key -> the value of which the dictionary has all
     }, Workers)
     local started, problem = ngx.timer.every(PERIOD, function(exiting)
         if exiting then

@@ -9,6 +9,7 @@
 
 local core = require "zklock.core"
 local json = require "dkjson"
+local metrics = require "zklock.metrics"
 local options = require "zklock.options"
 local page = require "zklock.ui.page"
 local sha256 = require "zklock.sha256"
@@ -233,7 +234,7 @@ end
 
 local function get(self, request)
     local fields = read_query(request.query)
-    if fields.events == nil and fields.table == nil then
+    if not (fields.events or fields.table or fields.history or fields.metrics) then
         if request.header "if-none-match" == TAG then
             return answer(304, HTML, "", { ETag = TAG, ["Cache-Control"] = "no-cache" })
         end
@@ -244,6 +245,10 @@ local function get(self, request)
         return refuse(401, "open the address with the token that zklock ui has printed")
     elseif fields.table then
         return table_page(self)
+    elseif fields.metrics then
+        return answer(200, metrics.CONTENT_TYPE, self.model:metrics())
+    elseif fields.history then
+        return answer(200, JSON, self.model:history(fields.lock or ""))
     elseif self.model.viewer_count >= self.model.VIEWERS then -- the header is for the page, which may only ask by HEAD
         return refuse(503, "there are too many viewers", { ["Cache-Control"] = "no-store", ["X-Zklock"] = "full" })
     end

@@ -1,6 +1,7 @@
---- ui.history: what the contenders of one lock have done in the last minutes: a lane for each, and figures of the lock. No I/O.
+--- ui.history: what the contenders of one lock have done in the last day: a lane for each, and figures of the lock. No I/O.
 --
--- For zklock.ui.model. A *lane* is a table:
+-- For zklock.ui.model, and for the command. zklock.ui.log keeps lanes in a file, from which History:restore takes them. A *lane* is
+-- a table:
 --
 --   * `node`, `name` (of the node), `mode`, `identity`, `session`: as of the contender (zklock.inspect)
 --   * `from` when it joined the queue, `held` when it was first seen as a holder, `ended` when it was first seen to be gone:
@@ -10,16 +11,22 @@
 --   * `fate` of an ended lane: "left" (it never held), "brief" (it may have held between two readings), "served" (it has got its
 --     permits, which have lanes of their own), "released" (its session lives on); "lost" (its session has ended, and its client had
 --     no connection before); "ended" (it is unknown which: its session has ended, too); "pending" (sessions have not been read
---     since)
+--     since); "unseen" (a log tells that it held, and not when it ended, at which time nobody looked)
 --
 -- What is seen has happened between two readings of the lock, so times are later than the events by up to the time between them. A
 -- contender that comes and goes between two readings has no lane, but counts as a grant.
 
+local core = require "zklock.core"
+
+local abs, time = math.abs, os.time
 local floor, max, min = math.floor, math.max, math.min
 local remove, sort = table.remove, table.sort
 
---- Seconds that are remembered, ended lanes of a lock, and waits and holds of which the quantiles are computed.
-local WINDOW, ENDED, SAMPLES = 300, 100, 100
+--- Seconds that are remembered, and how many ended lanes of a lock.
+local WINDOW, ENDED = 86400, 1000
+
+--- Seconds that are recent, how many recent lanes are told, and waits and holds of which the quantiles are computed.
+local RECENT, TOLD, SAMPLES = 300, 100, 100
 
 --- Seconds of a part in which grants are counted.
 local BUCKET = 10
@@ -30,14 +37,27 @@ local ENOUGH = 20
 --- Seconds after its nodes within which a session that has ended may still be told as living.
 local SETTLE = 0.5
 
-local History = { WINDOW = WINDOW, ENDED = ENDED, ENOUGH = ENOUGH }
+local History = { RECENT = RECENT }
 History.__index = History
+
+--- Returns a clock in seconds since 1970 with parts of seconds. It may be wrong by a second, and jumps only if the clock is set.
+function History.new_clock()
+    local base = time() - core.now()
+    return function()
+        local now, monotonic = time(), core.now()
+        if abs(base + monotonic - now) > 2 then
+            base = now - monotonic -- the clock was set, or the machine has slept
+        end
+        return base + monotonic
+    end
+end
 
 ---@param now number seconds since 1970
 ---@param is_new? boolean true: the lock did not exist before, so what is seen first has just begun
-function History.new(now, is_new)
+---@param note? function function(event, lane) is called when a contender "holds", and when it has "left" and its fate is decided
+function History.new(now, is_new, note)
     return setmetatable({
-        began = now, seen = is_new or false,
+        began = now, seen = is_new or false, note = note or function() end,
         lanes = {},         -- node -> lane of a contender that is there
         ended = {},         -- lanes that have ended, in that order
         waits = {}, holds = {}, wait_at = 0, hold_at = 0,
@@ -60,9 +80,26 @@ local function count_grants(self, now, count)
     end
 end
 
+--- Decides a pending fate.
+local function decide(self, lane, fate)
+    lane.fate, self.pending = fate, self.pending - 1
+    self.note("left", lane)
+end
+
 --- Forgets the oldest ended lane.
 function History:drop_oldest()
-    self.pending = self.pending - (remove(self.ended, 1).fate == "pending" and 1 or 0)
+    local lane = remove(self.ended, 1)
+    if lane.fate == "pending" then
+        decide(self, lane, "ended")
+    end
+end
+
+--- Adds an ended lane.
+local function add_ended(self, lane)
+    self.ended[#self.ended + 1] = lane
+    if #self.ended > ENDED then
+        self:drop_oldest()
+    end
 end
 
 --- Whether a contender that is gone cannot have held: one that it waited for is still there. `first`: the smallest number there.
@@ -78,16 +115,51 @@ local function finish(self, lane, now, permits, present, first, knows_sessions)
         if lane.fate == "served" then
             sample(self, "waits", "wait_at", now - lane.from)
         end
+    elseif lane.restored then
+        lane.fate = "unseen"
     else
         sample(self, "holds", "hold_at", now - lane.held)
         lane.fate = knows_sessions and lane.session and "pending" or "ended"
         self.pending = self.pending + (lane.fate == "pending" and 1 or 0)
     end
     self.lanes[lane.node] = nil
-    self.ended[#self.ended + 1] = lane
-    if #self.ended > ENDED then
-        self:drop_oldest()
+    if lane.fate ~= "pending" then
+        self.note("left", lane)
     end
+    add_ended(self, lane)
+end
+
+--- Takes in a line of a log. A holder whose end the log does not tell is continued by the next state, if it is still there.
+---@param record table of zklock.ui.log, "holds" or "left"
+function History:restore(record)
+    local lane = {
+        node = record.node, name = record.node:match "[^/]*$", mode = record.mode, identity = record.identity,
+        session = record.session, from = record.from, held = record.held, ended = record.ended, fate = record.fate
+    }
+    self.began = min(self.began, record.time)
+    if record.event == "holds" then
+        lane.restored = true
+        self.lanes[lane.node] = lane
+        return
+    end
+    self.lanes[lane.node] = nil
+    if lane.held and lane.fate ~= "unseen" then
+        sample(self, "waits", "wait_at", lane.held - lane.from)
+        sample(self, "holds", "hold_at", lane.ended - lane.held)
+    end
+    add_ended(self, lane)
+end
+
+--- Returns the last lanes that have ended recently, the oldest first.
+function History:recent(now)
+    local first, list = #self.ended + 1, {}
+    while first > 1 and #self.ended - first + 1 < TOLD and self.ended[first - 1].ended >= now - RECENT do
+        first = first - 1
+    end
+    for index = first, #self.ended do
+        list[#list + 1] = self.ended[index]
+    end
+    return list
 end
 
 --- Takes in a lock state.
@@ -111,12 +183,14 @@ function History:add(state, now, knows_sessions)
             self.lanes[contender.node] = lane
         end
         lane.identity, lane.session = contender.identity or lane.identity, contender.session or lane.session
+        lane.restored = nil
         lane.away = contender.session_state == "disconnected"
         lane.number, lane.waits_for = contender.sequence, contender.waits_for
         if contender.holder and not lane.held then
             grants = grants + 1
             -- In the first reading, nobody knows since when it holds: its node is as old as that at most.
             lane.held = self.seen and now or lane.from
+            self.note("holds", lane)
             if self.seen and lane.mode ~= "lease" then
                 sample(self, "waits", "wait_at", now - lane.from)
             end
@@ -178,8 +252,8 @@ function History:resolve(now, is_gone)
                 gone = is_gone(lane.session)
             end
             if gone ~= false or now - lane.ended >= SETTLE then
-                lane.fate = gone and lane.away and "lost" or gone == false and "released" or "ended"
-                self.pending, any = self.pending - 1, true
+                decide(self, lane, gone and lane.away and "lost" or gone == false and "released" or "ended")
+                any = true
             end
         end
     end
@@ -187,20 +261,19 @@ function History:resolve(now, is_gone)
 end
 
 --- Forgets what is older than the window.
----@return boolean # whether nothing is left of contenders that are gone
 ---@return boolean # whether the figures have changed
 function History:forget(now)
-    local oldest, changed = now - WINDOW, false
-    while self.ended[1] and self.ended[1].ended < oldest do
+    local changed = false
+    while self.ended[1] and self.ended[1].ended < now - WINDOW do
         self:drop_oldest()
     end
-    local bucket = floor(oldest / BUCKET)
+    local bucket = floor((now - RECENT) / BUCKET)
     for number in pairs(self.buckets) do
         if number < bucket then
             self.buckets[number], changed = nil, true
         end
     end
-    return not self.ended[1], changed
+    return changed
 end
 
 --- The value below which so much of a ring's samples is.
@@ -217,6 +290,23 @@ local function quantiles(ring)
     return { count = #sorted, p50 = quantile(sorted, 0.5), p99 = quantile(sorted, 0.99) }
 end
 
+--- Estimates how long each waiter still waits, if holds last as long as the median of those that were seen.
+---@param state table
+---@return table # node -> seconds; empty: no hold was seen
+function History:expect(state)
+    local median, expected, turns, last = quantiles(self.holds).p50, {}, 0, nil
+    local together = state.kind == "semaphore" and max(1, state.limit or state.holders) or 1
+    for _, contender in ipairs(median and state.contenders or {}) do
+        if not contender.holder and contender.mode ~= "lease" then
+            if contender.mode ~= "shared" or last ~= "shared" then -- readers next to each other hold at the same time
+                turns = turns + 1
+            end
+            expected[contender.node], last = floor((turns + together - 1) / together) * median, contender.mode
+        end
+    end
+    return expected
+end
+
 --- The figures of the lock.
 ---@return table # `rate` grants a second in the window or since the beginning, `wait` and `hold`: { count, p50, p99 } of the last
 --   waits and holds that were seen, in seconds; `long` the length of a hold that is longer than 99 % of them, if there are enough
@@ -227,7 +317,7 @@ function History:figures(now)
     end
     local hold = quantiles(self.holds)
     return {
-        rate = grants / max(BUCKET, min(WINDOW, now - self.began)),
+        rate = grants / max(BUCKET, min(RECENT, now - self.began)),
         wait = quantiles(self.waits), hold = hold, long = hold.count >= ENOUGH and hold.p99 or nil
     }
 end

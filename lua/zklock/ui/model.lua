@@ -10,15 +10,17 @@
 -- with its contenders. docs/live-view.md describes their JSON.
 
 local core = require "zklock.core"
+local families = require "zklock.metrics.families"
 local History = require "zklock.ui.history"
 local inspect = require "zklock.inspect"
 local json = require "dkjson"
+local page = require "zklock.metrics.page"
 local text = require "zklock.text"
 local Tree = require "zklock.inspect.tree"
+local Waits = require "zklock.inspect.waits"
 local wait = require "zklock.wait"
 
 local abs, floor, huge, max, min = math.abs, math.floor, math.huge, math.max, math.min
-local os_time = os.time
 local concat, sort = table.concat, table.sort
 local format = string.format
 
@@ -42,7 +44,7 @@ local JUMP = 1
 local VIEWERS, GONE = 100, 1000
 
 --- Ended lanes of all locks together, and texts of one revision that are kept.
-local LANES, MESSAGES = 10000, 8
+local LANES, MESSAGES = 20000, 8
 
 --- Bytes of texts: paths are as long as they are, because they are links.
 local IDENTITY, NAME = 120, 160
@@ -50,23 +52,16 @@ local IDENTITY, NAME = 120, 160
 --- Seconds between two holds that look like one interval.
 local JOINED = 1
 
---- Holders that a line of the list names, intervals of its strip, leases of this process.
-local NAMED, STRIP, LEASES = 3, 30, 100
+--- Holders that a line of the list names, intervals of its strip, leases of this process; deadlocks, and programs of each.
+local NAMED, STRIP, LEASES, DEADLOCKS, STEPS = 3, 30, 100, 10, 10
+
+--- Locks of which each has metrics; if there are more, only all together have.
+local MEASURED = 200
 
 local Model = { VIEWERS = VIEWERS, BEAT = BEAT }
 Model.__index = Model
 
---- Returns a clock in seconds since 1970 with parts of seconds. It may be wrong by a second, and jumps only if the clock is set.
-local function new_clock()
-    local base = os_time() - core.now()
-    return function()
-        local now, monotonic = os_time(), core.now()
-        if abs(base + monotonic - now) > 2 then
-            base = now - monotonic -- the clock was set, or the machine has slept
-        end
-        return base + monotonic
-    end
-end
+local forget
 
 --- Makes a model. Model:run must be called in a coroutine.
 --
@@ -77,26 +72,35 @@ end
 --   * `process` the name of this process, such as "web1:4711".
 --   * `extra` fields that are added to each frame
 --   * `interval` seconds between two readings of a lock, default 1
+--   * `log` of zklock.ui.log: what it has is shown, and it gets what is seen
 --
 ---@param client zklock.Client
 ---@param settings table
 ---@return table
 function Model.new(client, settings)
-    local clock = settings.clock or new_clock()
-    return setmetatable({
+    local clock = settings.clock or History.new_clock()
+    local self = setmetatable({
         client = client, clock = clock, process = settings.process or core.default_identity(),
         extra = settings.extra or {}, paths = settings.paths,
         tree = Tree.new(client, settings.paths, { interval = settings.interval }),
         ask_sessions = settings.sessions or false, sessions = false, sessions_at = -huge, sessions_refused = false,
         offset = clock() - core.now(), -- of the clock against one that is never set
         began = clock(), read_at = false, was_read = false, problem = false, stopped = false, used_at = core.now(),
-        locks = {}, lock_count = 0, lane_count = 0,
+        log = settings.log or false, torn = 0, -- torn: lines of the log that were skipped
+        histories = {},                        -- path -> history, also of locks that are gone
+        losses = 0,
+        locks = {}, lock_count = 0, lane_count = 0, deadlocks = {}, deadlock_count = 0,
         -- gone: list of { path =, revision = }; older ones than gone_before are forgotten
         revision = 0, gone = {}, gone_before = 0,
         epoch = format("%x-%x", floor(clock() * 1000) % 4294967296, floor(core.now() * 1000000) % 4294967296),
         viewers = {}, viewer_count = 0, touched = false, forget_at = core.now() + FORGET,
         messages = {}, message_count = 0            -- see fields_of: texts of the present revision
     }, Model)
+    self.torn = self.log and self.log:restore(function(record)
+        self:_history_of(record.path, false):restore(record)
+    end) or 0
+    forget(self, clock())
+    return self
 end
 
 -- JSON ----------------------------------------------------------------------------------------------------------------
@@ -119,12 +123,12 @@ local function figures_json(figures)
 end
 
 --- The last intervals in which the lock was held, by any contender: lists of from, to (0: still held) and 1 if it was lost.
-local function strip_json(history)
+local function strip_json(history, recent)
     local lanes = {}
     for _, lane in pairs(history.lanes) do
         lanes[#lanes + 1] = lane.held and lane or nil
     end
-    for _, lane in ipairs(history.ended) do
+    for _, lane in ipairs(recent) do
         lanes[#lanes + 1] = lane.held and lane or nil
     end
     sort(lanes, function(a, b)
@@ -149,12 +153,13 @@ local function strip_json(history)
 end
 
 --- Returns the fields that the list shows of a lock. They are cached until the lock changes.
-local function summary_of(lock)
-    local state, history = lock.state, lock.history
+local function summary_of(lock, now)
+    local state, history, recent = lock.state, lock.history, lock.history:recent(now)
     local object = {
         path = lock.path, kind = lock.kind, missing = not state or nil, holders = state and state.holders or 0,
         waiters = state and state.waiters or 0, limit = state and state.limit, count = state and state.count,
-        left = state and state.left, names = {}, strays = 0, figures = figures_json(lock.figures), strip = strip_json(history)
+        left = state and state.left, names = {}, strays = 0, figures = figures_json(lock.figures),
+        strip = strip_json(history, recent)
     }
     for _, contender in ipairs(state and state.contenders or {}) do
         if inspect.stray(contender) then
@@ -169,18 +174,18 @@ local function summary_of(lock)
             end
         end
     end
-    for _, lane in ipairs(history.ended) do
+    for _, lane in ipairs(recent) do
         object.lost = lane.fate == "lost" and rounded(lane.ended) or object.lost
     end
     return object
 end
 
-local function contender_json(contender, lane)
+local function contender_json(contender, lane, expected)
     return {
         node = contender.node, name = text.clean(contender.name, NAME), mode = contender.mode, number = contender.sequence,
         holder = contender.holder, ahead = contender.ahead, waits_for = contender.waits_for, identity = identity_of(contender),
         revoked = contender.revoked, library = contender.library, from = rounded(lane.from), held = rounded(lane.held),
-        session = contender.session, session_state = contender.session_state,
+        expected = rounded(expected), session = contender.session, session_state = contender.session_state,
         address = contender.address and text.clean(contender.address, NAME), session_timeout = contender.session_timeout,
         stray = inspect.stray(contender)
     }
@@ -195,15 +200,16 @@ local function lane_json(lane)
 end
 
 --- Returns the fields that the page of a lock shows.
-local function detail_of(lock)
-    local object, state = summary_of(lock), lock.state
+local function detail_of(lock, now)
+    local object, state = summary_of(lock, now), lock.state
     object.contenders, object.ended = {}, {}
     object.total, object.next_number = state and state.total or 0, state and state.next_sequence
     object.began = rounded(lock.history.began)
+    local expected = state and lock.history:expect(state)
     for index, contender in ipairs(state and state.contenders or {}) do
-        object.contenders[index] = contender_json(contender, lock.history.lanes[contender.node])
+        object.contenders[index] = contender_json(contender, lock.history.lanes[contender.node], expected[contender.node])
     end
-    for index, lane in ipairs(lock.history.ended) do
+    for index, lane in ipairs(lock.history:recent(now)) do
         object.ended[index] = lane_json(lane)
     end
     return object
@@ -231,6 +237,26 @@ local function own_json(self)
     return object
 end
 
+--- Finds the deadlocks of all locks, for the frame.
+local function find_deadlocks(self)
+    local states = {}
+    for _, lock in pairs(self.locks) do
+        states[#states + 1] = lock.state
+    end
+    local deadlocks, list = Waits.new(states).deadlocks, {}
+    for index = 1, min(DEADLOCKS, #deadlocks) do
+        local steps, last = {}, deadlocks[index][#deadlocks[index]]
+        for at, step in ipairs(deadlocks[index]) do
+            if at <= STEPS then
+                steps[at] = { program = text.clean(step.program, IDENTITY), holds = last.waits_for, waits_for = step.waits_for }
+            end
+            last = step
+        end
+        list[index] = { steps = steps, more = #deadlocks[index] - #steps }
+    end
+    self.deadlocks, self.deadlock_count = list, #deadlocks
+end
+
 --- Returns the fields that all messages of one moment share.
 local function frame(self)
     local state = self.client:state()
@@ -238,11 +264,11 @@ local function frame(self)
         now = rounded(self.clock()), state = self.stopped and "closed" or state or "closed",
         process = text.clean(self.process, NAME),
         read_at = rounded(self.read_at or nil), problem = self.problem and text.clean(self.problem, 300) or nil,
-        began = rounded(self.began), window = History.WINDOW, viewers = self.viewer_count,
+        began = rounded(self.began), window = History.RECENT, viewers = self.viewer_count,
         truncated = next(self.tree.left_out) ~= nil or nil,
         sessions = self.sessions_at > 0 and (self.sessions_refused and "unknown" or "known") or nil, own = own_json(self)
     }
-    object.paths, object.unreadable = {}, 0
+    object.paths, object.unreadable, object.deadlocks = {}, 0, self.deadlocks
     for _ in pairs(self.tree.unreadable) do
         object.unreadable = object.unreadable + 1
     end
@@ -293,7 +319,7 @@ local function apply(self, changes, now)
         local lock = self.locks[path]
         if not lock and state and not (state.kind == "free" and self.tree:is_parent(path)) then
             -- and `kind`, `state`, `figures`; `summary` and `detail`, the JSON of the present revision
-            lock = { path = path, history = History.new(now, self.was_read), revision = 0 }
+            lock = { path = path, history = self:_history_of(path, self.was_read), revision = 0 }
             self.locks[path] = lock
             self.lock_count = self.lock_count + 1
         end
@@ -309,15 +335,31 @@ local function apply(self, changes, now)
             lock.history:add(lock.state, now, knows_sessions)
             self.lane_count = self.lane_count + #lock.history.ended - ended
             touch(self, lock)
-            if not state and not lock.history.ended[1] then
+            if not state and not lock.history:recent(now)[1] then
                 drop(self, lock)
             end
+        end
+    end
+    for path, history in pairs(not self.was_read and self.histories or {}) do
+        if not self.locks[path] and next(history.lanes) then
+            history:add(nil, now, false) -- holders of the log's end
         end
     end
     self.was_read = true
     if self.lane_count > LANES then
         self.forget_at = 0
     end
+end
+
+--- Returns the history of a lock, which may have been seen before.
+function Model:_history_of(path, is_new)
+    self.histories[path] = self.histories[path] or History.new(self.clock(), is_new, function(event, lane)
+        self.losses = self.losses + (lane.fate == "lost" and 1 or 0)
+        if self.log then
+            self.log:note(event, path, lane)
+        end
+    end)
+    return self.histories[path]
 end
 
 --- Notes what is known of a contender's session. Returns whether that has changed.
@@ -336,8 +378,8 @@ function Model:_join_session(contender)
     return before ~= contender.session_state
 end
 
---- Forgets what is older than the window, and more if there are too many lanes.
-local function forget(self, now)
+--- Forgets what is too old, and more if there are too many lanes.
+forget = function(self, now)
     self.forget_at = core.now() + FORGET
     self.lane_count = 0
     for viewer in pairs(self.viewers) do
@@ -345,18 +387,23 @@ local function forget(self, now)
             self:remove_viewer(viewer)
         end
     end
-    for path, lock in pairs(self.locks) do
-        local empty, changed = lock.history:forget(now)
-        if empty and not lock.state then
-            drop(self, self.locks[path])
-        else
-            while self.lane_count + #lock.history.ended > LANES do
-                lock.history:drop_oldest()
-            end
-            self.lane_count = self.lane_count + #lock.history.ended
-            if changed then
-                touch(self, lock)
-            end
+    for path, history in pairs(self.histories) do
+        local lock, changed = self.locks[path], history:forget(now)
+        if lock and not lock.state and not history:recent(now)[1] then
+            drop(self, lock)
+        elseif lock and changed then
+            touch(self, lock)
+        end
+        if not self.locks[path] and not history.ended[1] and not next(history.lanes) then
+            self.histories[path] = nil
+        end
+        self.lane_count = self.lane_count + #history.ended
+    end
+    local part = LANES / self.lane_count
+    for _, history in pairs(part < 1 and self.histories or {}) do
+        for _ = 1, #history.ended - floor(#history.ended * part) do
+            history:drop_oldest()
+            self.lane_count = self.lane_count - 1
         end
     end
 end
@@ -403,6 +450,7 @@ end
 --- Gives the changes of this round their revision, and wakes the viewers.
 local function publish(self)
     if self.touched then
+        find_deadlocks(self)
         self.revision, self.touched, self.messages, self.message_count = self.revision + 1, false, {}, 0
         for viewer in pairs(self.viewers) do
             viewer.wake()
@@ -421,8 +469,10 @@ local function follow_clock(self)
         return
     end
     self.offset, self.began, self.read_at = self.offset + shift, self.began + shift, self.read_at and self.read_at + shift
+    for _, history in pairs(self.histories) do
+        history:shift(shift)
+    end
     for _, lock in pairs(self.locks) do
-        lock.history:shift(shift)
         touch(self, lock)
     end
 end
@@ -440,6 +490,9 @@ function Model:run(idle, is_over)
         self.stopped = is_over ~= nil and is_over()
         local changes, message, code = self.tree:update(SOON)
         follow_clock(self)
+        if self.log then
+            self.log:record(changes ~= nil and not self.stopped and self.client:state() == "connected", self.clock())
+        end
         if changes then
             self.touched = self.touched or self.problem or not self.read_at
             self.read_at, self.problem = self.clock(), false
@@ -474,6 +527,12 @@ end
 --- Ends the poller, and with it all streams.
 function Model:stop()
     self.stopped = true
+    for _, history in pairs(self.histories) do
+        history:resolve(self.clock(), nil)
+    end
+    if self.log then
+        self.log:record(false, self.clock())
+    end
     for viewer in pairs(self.viewers) do
         viewer.wake()
     end
@@ -515,7 +574,7 @@ local function lock_json(self, path, is_detail)
         } or nil
     end
     local cache = is_detail and "detail" or "summary"
-    lock[cache] = lock[cache] or encode((is_detail and detail_of or summary_of)(lock))
+    lock[cache] = lock[cache] or encode((is_detail and detail_of or summary_of)(lock, self.clock()))
     return lock[cache]
 end
 
@@ -581,11 +640,51 @@ function Model:message(viewer)
         encode(frame(self)), fields and "," .. fields or "")
 end
 
+--- Returns the JSON of what is remembered of a lock's contenders that are gone.
+function Model:history(path)
+    local history, ended = self.histories[path], {}
+    for index, lane in ipairs(history and history.ended or {}) do
+        ended[index] = lane_json(lane)
+    end
+    return encode { began = rounded(history and history.began or self.began), ended = ended }
+end
+
+--- Returns the metrics of the locks and of the client, as Prometheus reads them.
+function Model:metrics()
+    local shown, now, held, waiters = page.new(), self.clock(), 0, 0
+    local function add(name, value, path)
+        families.add_with(shown, name, { path = path and text.clean(path) }, value)
+    end
+    families.read(self.client, {}, shown)
+    families.read_process(shown)
+    add("zklock_seen_losses_total", self.losses)
+    if self.client:state() ~= "connected" or not self.read_at then
+        return page.render(shown)
+    end
+    for path, lock in pairs(self.locks) do
+        local state, since = lock.state or { holders = 0, waiters = 0 }, now
+        held, waiters = held + (state.holders > 0 and 1 or 0), waiters + state.waiters
+        if self.lock_count <= MEASURED then
+            for _, lane in pairs(lock.history.lanes) do
+                since = min(since, lane.held or now)
+            end
+            add("zklock_lock_holders", state.holders, path)
+            add("zklock_lock_waiters", state.waiters, path)
+            add("zklock_lock_hold_age_seconds", now - since, path)
+        end
+    end
+    add("zklock_seen_locks", self.lock_count)
+    add("zklock_seen_held_locks", held)
+    add("zklock_seen_waiters", waiters)
+    add("zklock_seen_deadlocks", self.deadlock_count)
+    return page.render(shown)
+end
+
 --- Returns all locks as they are now, sorted by path, for a page without JavaScript: tables as in the JSON of the list.
 function Model:list()
     local list = {}
     for _, lock in pairs(self.locks) do
-        list[#list + 1] = summary_of(lock)
+        list[#list + 1] = summary_of(lock, self.clock())
     end
     sort(list, function(a, b)
         return a.path < b.path

@@ -53,6 +53,7 @@ h2 { font-size: 15px; margin: 0; }
 .notice { margin: 0 0 14px; padding: 10px 14px; border: 1px solid var(--line); border-left: 4px solid var(--wait);
   background: var(--card); border-radius: 6px; }
 .notice.bad { border-left-color: var(--lost); }
+.notice ul { margin: 4px 0 0; padding-left: 20px; overflow-wrap: anywhere; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 10px; margin: 0 0 14px; padding: 0; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 9px 12px; min-width: 0; }
 .tile dt { color: var(--muted); font-size: 12.5px; }
@@ -197,6 +198,7 @@ dialog .row { justify-content: flex-end; }
 </header>
 <main id="main" tabindex="-1">
 <div class="notice" id="notice" hidden></div>
+<div class="notice bad" id="deadlocks" hidden></div>
 <section id="list">
 <h1 data-text="locks"></h1>
 <dl class="tiles" id="list-tiles"></dl>
@@ -250,7 +252,9 @@ en: {
   columns: { path: "Lock", kind: "Kind", state: "State", holder: "Held by", since: "For", waiters: "Waiting", rate: "Grants/s",
     wait: "Wait 99 %", hold: "Hold 99 %", strip: "Last 5 minutes" },
   kinds: { mutex: "mutex", rwlock: "read/write", semaphore: "semaphore", latch: "latch", free: "–", none: "–" },
-  trouble: { lost: "lost", away: "away", stray: "stray", long: "long" },
+  trouble: { deadlock: "deadlock", lost: "lost", away: "away", stray: "stray", long: "long" },
+  deadlock: "Deadlock, unless one of them waits in a thread of its own:", deadlockStep: "{0} holds {1} and waits for {2}",
+  deadlockMore: "and {0} more",
   free: "free", held: "held", holding: "{0} hold", of: "{0} of {1}", leftOf: "{0} of {1} left", open: "open", more: "+{0}",
   filters: { any: "All", held: "Held", queue: "With a queue", bad: "Trouble" },
   tiles: { locks: "Locks", held: "Held", waiting: "Waiting", rate: "Grants per second", lost: "Lost in 5 minutes",
@@ -269,8 +273,8 @@ en: {
   queue: "Queue", queueNote: "{0} contenders, the first {1} are shown", nobody: "Nobody holds this lock, and nobody waits for it.",
   missing: "no lock", missingText: "There is no lock at this path. It appears here as soon as a program asks for it.",
   queueColumns: ["No.", "State", "Identity", "Since", "Session", "Node"], holds: "holds", pending: "prepared",
-  waits: "waits for {0}",
-  waitsPermit: "next: waits for a permit", ahead: "{0} ahead", reads: "shared", permit: "permit", asked: "asked to release",
+  next: "next", ahead: "{0} ahead", after: "after {0}", expected: "about {0} more",
+  waitsPermit: "next: waits for a permit", reads: "shared", permit: "permit", asked: "asked to release",
   sessions: { connected: "connected", disconnected: "not connected", unknown: "unknown", gone: "ended" },
   stray: { persistent: "stray: persistent node", gone: "stray: its session has ended" },
   ended: "Ended in the last 5 minutes", endedNote: "Who gave the lock back, gave up, or lost it.",
@@ -301,7 +305,8 @@ zh: {
   columns: { path: "锁", kind: "类型", state: "状态", holder: "持有者", since: "时长", waiters: "等待", rate: "授予/秒", wait: "等待 99 %",
     hold: "持有 99 %", strip: "最近 5 分钟" },
   kinds: { mutex: "互斥锁", rwlock: "读写锁", semaphore: "信号量", latch: "门闩", free: "–", none: "–" },
-  trouble: { lost: "丢失", away: "离线", stray: "遗留", long: "过久" },
+  trouble: { deadlock: "死锁", lost: "丢失", away: "离线", stray: "遗留", long: "过久" },
+  deadlock: "死锁（除非其中一个在单独的线程里等待）：", deadlockStep: "{0} 持有 {1}，等待 {2}", deadlockMore: "另有 {0} 个",
   free: "空闲", held: "被持有", holding: "{0} 个持有", of: "{0} / {1}", leftOf: "剩 {0} / {1}", open: "已打开", more: "+{0}",
   filters: { any: "全部", held: "被持有", queue: "有排队", bad: "异常" },
   tiles: { locks: "锁", held: "被持有", waiting: "等待", rate: "每秒授予", lost: "5 分钟内丢失", long: "持有过久" },
@@ -313,8 +318,8 @@ zh: {
   lanesLabel: "最近 5 分钟内 {0} 个竞争者的时间线。下方表格有相同内容。", nowMark: "现在", ago: "−{0} 分",
   queue: "队列", queueNote: "{0} 个竞争者，显示前 {1} 个", nobody: "没有持有者，也没有等待者。",
   missing: "没有锁", missingText: "此路径没有锁。一旦有程序请求锁，就会出现在这里。",
-  queueColumns: ["编号", "状态", "标识", "时间", "会话", "节点"], holds: "持有", pending: "已预备", waits: "等待 {0}", waitsPermit: "队首：等待许可",
-  ahead: "前面 {0} 个", reads: "共享", permit: "许可", asked: "已被请求释放",
+  queueColumns: ["编号", "状态", "标识", "时间", "会话", "节点"], holds: "持有", pending: "已预备", waitsPermit: "队首：等待许可",
+  next: "下一个", ahead: "前面 {0} 个", after: "在 {0} 之后", expected: "约还需 {0}", reads: "共享", permit: "许可", asked: "已被请求释放",
   sessions: { connected: "已连接", disconnected: "未连接", unknown: "未知", gone: "已结束" },
   stray: { persistent: "遗留：持久节点", gone: "遗留：会话已结束" },
   ended: "最近 5 分钟内结束", endedNote: "谁释放、放弃或丢失了锁。", endedColumns: ["结局", "标识", "等待", "持有", "何时"],
@@ -370,7 +375,9 @@ const now = () => frame ? frame.now + (performance.now() - frameAt) / 1000 : Dat
 
 const isLong = (item) => item.figures.long !== undefined && item.since !== undefined && now() - item.since > item.figures.long;
 const isLost = (item) => item.lost !== undefined && now() - item.lost < WINDOW;
-const isBad = (item) => isLost(item) || isLong(item) || item.strays > 0 || item.away === true;
+const concerns = (path) => (one) => one.steps.some((step) => step.holds === path);
+const isDeadlocked = (item) => frame !== null && frame.deadlocks.some(concerns(item.path));
+const isBad = (item) => isDeadlocked(item) || isLost(item) || isLong(item) || item.strays > 0 || item.away === true;
 
 function stateText(item) {
   if (item.kind === "latch") return item.left === 0 ? T.open : fill(T.leftOf, item.left, item.count);
@@ -441,7 +448,7 @@ function schedule() {
   if (!scheduled) { scheduled = true; requestAnimationFrame(() => { scheduled = false; draw(); }); }
 }
 function draw() {
-  drawStatus();
+  drawStatus(); drawDeadlocks();
   if (shownPath === null) drawList(); else drawLock();
   drawOwn();
   dirty = false;
@@ -471,6 +478,19 @@ function drawStatus() {
   if (frame && frame.unreadable) parts.push(fill(T.unreadable, frame.unreadable));
   if (frame && frame.sessions === "unknown") parts.push(T.sessionsUnknown);
   write($("source"), parts.join(" · "));
+}
+function drawDeadlocks() {
+  const shown = (frame ? frame.deadlocks : []).filter((one) => shownPath === null || concerns(shownPath)(one));
+  $("deadlocks").hidden = shown.length === 0;
+  const describe = (step) => fill(T.deadlockStep, step.program, clean(step.holds), clean(step.waits_for));
+  const lines = shown.map((one) => [T.deadlock, ...one.steps.map(describe), ...(one.more ? [fill(T.deadlockMore, one.more)] : [])]);
+  if ($("deadlocks").dataset.key === JSON.stringify(lines)) return;
+  $("deadlocks").dataset.key = JSON.stringify(lines);
+  $("deadlocks").replaceChildren(...lines.map(([title, ...steps]) => {
+    const box = make("div", "", title), list = make("ul");
+    list.append(...steps.map((step) => make("li", "", step))); box.append(list);
+    return box;
+  }));
 }
 function tile(parent, key, label, value, className) {
   let box = parent.querySelector(`[data-key="${key}"]`);
@@ -577,7 +597,8 @@ function updateRow(row, item) {
   const age = item.since === undefined ? "–" : duration(now() - item.since), holders = holderText(item);
   write(row.cells.since, age);
   write(row.text, item.holders ? holders + " · " + age : stateText(item));
-  const trouble = isLost(item) ? "lost" : item.away ? "away" : item.strays ? "stray" : isLong(item) ? "long" : "";
+  const trouble = isDeadlocked(item) ? "deadlock" : isLost(item) ? "lost" : item.away ? "away" : item.strays ? "stray"
+    : isLong(item) ? "long" : "";
   drawStrip(row.strip, item.strip);
   row.tag.className = "tag" + (item.holders ? " hold" : "");
   write(row.tag, stateText(item));
@@ -687,6 +708,7 @@ function drawLock() {
   if (!item) return;
   const tags = [tag(T.kinds[item.kind] || item.kind), tag(item.missing ? T.missing : stateText(item), item.holders ? "hold" : "")];
   if (item.waiters) tags.push(tag(fill(T.waitingCount, item.waiters), "wait"));
+  if (isDeadlocked(item)) tags.push(tag(T.trouble.deadlock, "lost"));
   if (isLong(item)) tags.push(tag(T.long, "lost"));
   if (item.away) tags.push(tag(T.awayTag, "lost"));
   if (item.strays) tags.push(tag(fill(T.strays, item.strays), "lost"));
@@ -715,10 +737,10 @@ function drawQueue(item) {
     else if (one.mode === "lease") state.append(tag(T.pending));
     else if (one.waits_for) {
       const other = byNode.get(one.waits_for);
-      state.append(tag(fill(T.waits, other ? "№ " + other.number : "…"), "wait"));
-      if (one.ahead > 1) state.append(make("span", "muted", " " + fill(T.ahead, one.ahead)));
-      if (other) state.title = identityOf(other);
+      state.append(tag(one.ahead > 1 ? fill(T.ahead, one.ahead) : T.next, "wait"));
+      if (other) state.append(" ", make("span", "muted", fill(T.after, identityOf(other))));
     } else state.append(tag(T.waitsPermit, "wait"));
+    if (one.expected !== undefined) state.append(" ", make("span", "muted", fill(T.expected, duration(one.expected))));
     if (one.mode === "shared") state.append(" ", tag(T.reads));
     if (one.mode === "lease") state.append(" ", tag(T.permit));
     identity.append(name(identityOf(one)));

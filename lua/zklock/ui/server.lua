@@ -174,7 +174,9 @@ local function read_head(head)
         end
     end
     local path, query = target:match "^([^?]*)%??(.*)$"
-    if path ~= "/" then
+    if path == "/metrics" then
+        query = "metrics"
+    elseif path ~= "/" then
         return nil, 404, "there is nothing here"
     end
     return { method = method, query = query, length = length, header = function(name)

@@ -27,6 +27,8 @@ function run.define(parser)
     parser:option "--status-fd":argname "N":convert(descriptor):description("Write the outcome to this descriptor, as JSON.")
     parser:option "--lost-fd":argname "N":convert(descriptor):description(
         "Give the command a pipe as this descriptor that ends when the lock is lost.")
+    parser:option "--metrics-file":argname "<file>":description(
+        "Write metrics to this file, for the textfile collector of Prometheus's node exporter.")
     settings.define(parser)
 end
 
@@ -81,6 +83,42 @@ local function report(arguments, context, status)
         end
     end
     return status.exit
+end
+
+--- Writes --metrics-file, when the lock is acquired and at the end: to another file, which is renamed.
+local function write_metrics(arguments, context, status)
+    local name = arguments.metrics_file
+    if not name then
+        return
+    end
+    local families, page = require "zklock.metrics.families", require "zklock.metrics.page"
+    local shown = page.new()
+    local function add(metric, value, outcome)
+        families.add_with(shown, metric, { path = context.output.clean(status.path), outcome = outcome }, value)
+    end
+    add("zklock_run_running", status.exit and 0 or 1)
+    add("zklock_run_waited_seconds", status.waited)
+    if status.exit then
+        add("zklock_run_held_seconds", status.held)
+        add("zklock_run_exit_code", status.exit)
+        add("zklock_run_end_timestamp_seconds", os.time(), status.outcome)
+    end
+    local temporary = name .. "." .. require("zklock.core").default_identity():match "%d+$"
+    local file, problem = io.open(temporary, "wb")
+    local ok
+    if file then
+        ok, problem = file:write(page.render(shown))
+        if ok then
+            ok, problem = file:close()
+        end
+        if ok then
+            ok, problem = os.rename(temporary, name)
+        end
+    end
+    if not ok then
+        os.remove(temporary)
+        context:warn("could not write the metrics: %s", problem)
+    end
 end
 
 --- The exit code and the outcome of a command that has ended.
@@ -201,6 +239,7 @@ local function hold_and_run(arguments, context, guard, status, words, job)
     if lock then
         status.token, status.identity = members[1]:token(), client:desk().identity
         local granted = process.now()
+        write_metrics(arguments, context, status)
         supervisor = supervise(session, lock, members, guard, arguments, context, status, words)
         local is_over = has_ended_by_itself(supervisor)
         if is_over and job then
@@ -260,6 +299,7 @@ function run.run_job(arguments, context, job)
     if guard then
         guard:finish()
     end
+    write_metrics(arguments, context, status)
     report(arguments, context, status)
     if not ok and status.outcome == "failed" then
         error(result, 0)

@@ -8,14 +8,17 @@ local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
 local node = require "zklock.node"
+local Output = require "zklock.cli.output"
 local process = require "zklock.process"
 local Screen = require "zklock.cli.screen"
 local settings = require "zklock.cli.settings"
 local Tree = require "zklock.inspect.tree"
+local Waits = require "zklock.inspect.waits"
 
 local max, min, huge = math.max, math.min, math.huge
 local format = string.format
-local concat, sort = table.concat, table.sort
+local concat, insert, remove, sort = table.concat, table.insert, table.remove, table.sort
+local unpack = table.unpack or rawget(_G, "unpack")
 
 --- Seconds between two readings of one directory, unless given.
 local INTERVAL = 0.5
@@ -61,12 +64,16 @@ local BEFORE = {
 --- The keys, as ? shows them.
 local KEYS = {
     "up, down   choose a lock (also k and j)",
+    "Enter      show the queue of the chosen lock; up and down scroll, any other key shows the locks again",
     "s          change the order: path, waiting, age",
     "/          filter by path, kind and holder; Enter keeps the filter, Esc removes it",
     "r          ask the holders of the chosen lock to release it, after a question",
     "?          show the keys; any key shows the locks again",
     "q          quit"
 }
+
+--- The keys that move, and by how many lines.
+local MOVES = { k = -1, ["\27[A"] = -1, j = 1, ["\27[B"] = 1 }
 
 local top = { summary = "Show locks, live, in a terminal." }
 
@@ -83,7 +90,8 @@ end
 local function new_view(paths)
     return {
         paths = paths[1] and paths or { "/" }, states = {}, shown = {}, order = 1, chosen = 1,
-        filter = "", mode = "list", message = "", problem = false, retry_at = 0, truncated = false
+        filter = "", mode = "list", message = "", problem = false, retry_at = 0, truncated = false,
+        waits = Waits.new {}, path = false, scrolled = 0 -- path: of the lock whose queue is shown
     }
 end
 
@@ -98,6 +106,7 @@ local function read(view, tree)
         for _, state in pairs(tree.states) do
             view.states[#view.states + 1] = state
         end
+        view.waits = Waits.new(view.states)
     end
     return true
 end
@@ -161,6 +170,27 @@ local function arrange(view)
     view.shown, view.chosen = shown, max(1, min(view.chosen, #shown))
 end
 
+--- Returns the lines of a queue.
+local function queue_lines(view, columns, output)
+    local state = locks.missing(view.path)
+    for _, one in ipairs(view.states) do
+        state = one.path == view.path and one or state
+    end
+    local deadlock = view.waits:deadlock(state)
+    local lines = Output.align(locks.queue(state, view.now, huge))
+    view.scrolled = max(0, min(view.scrolled, #lines - 2))
+    for _ = 1, view.scrolled do
+        remove(lines, 2)
+    end
+    insert(lines, 1, format("%s  %s  %s, %d waiting%s", output.clean(view.path), state.kind, locks.taken(state), state.waiters,
+        deadlock and "  deadlock: " .. output.clean(Waits.describe(deadlock)) or ""))
+    for index, line in ipairs(lines) do
+        lines[index] = fit(line, columns)
+    end
+    lines[2] = output:styled("bold", lines[2])
+    return lines
+end
+
 --- Draws the picture.
 local function draw(view, screen, output)
     local columns, rows = screen.size()
@@ -174,10 +204,12 @@ local function draw(view, screen, output)
     for _, state in ipairs(view.shown) do
         held, waiting = held + (state.holders > 0 and 1 or 0), waiting + state.waiters
     end
+    local deadlocks = view.waits.deadlocks
     local lines = {
         fit(format("zklock top   %d locks%s, %d held, %d waiting   order: %s%s", #view.shown, view.truncated and " or more" or "",
             held, waiting, ORDERS[view.order], view.filter ~= "" and "   filter: " .. output.clean(view.filter) or ""), columns),
-        fit(view.problem or view.message, columns),
+        fit(view.problem or deadlocks[1] and format("DEADLOCKS: %d. %s", #deadlocks, output.clean(Waits.describe(deadlocks[1])))
+            or view.message, columns),
         output:styled("bold", row(fit("PATH", path_width), "KIND", "STATE", "SINCE", "WAITING", "HELD BY"))
     }
     local room = max(1, rows - HEAD - FOOT)
@@ -186,11 +218,14 @@ local function draw(view, screen, output)
         local state = view.shown[index]
         local names, age = locks.holders(state, view.now)
         local mark = index == view.chosen and "> " or "  "
-        local text = row(mark .. fit_path(output.clean(state.path), path_width - #mark), state.kind, locks.taken(state), age,
+        local text = row(mark .. fit_path(output.clean(state.path), path_width - #mark), state.kind,
+            view.waits:deadlock(state) and "deadlock" or locks.taken(state), age,
             state.waiters > 0 and format("%d", state.waiters) or "-", names)
         lines[#lines + 1] = index == view.chosen and output:styled("cyan", text) or text
     end
-    if view.mode == "keys" then
+    if view.mode == "queue" then
+        lines = { lines[1], lines[2], unpack(queue_lines(view, columns, output), 1, room) }
+    elseif view.mode == "keys" then
         lines = { lines[1], lines[2] }
         for index = 1, min(#KEYS, room) do
             lines[#lines + 1] = fit(KEYS[index], columns)
@@ -199,8 +234,10 @@ local function draw(view, screen, output)
     while #lines < rows - FOOT do
         lines[#lines + 1] = ""
     end
-    local foot = "q quit   s order   / filter   r ask to release   up, down choose   ? keys"
-    if view.mode == "keys" then
+    local foot = "q quit   Enter queue   s order   / filter   r ask to release   up, down choose   ? keys"
+    if view.mode == "queue" then
+        foot = "up, down scroll   any other key: back"
+    elseif view.mode == "keys" then
         foot = "any key: back"
     elseif view.mode == "filter" then
         foot = "filter: " .. output.clean(view.filter) .. "_   (Enter: done, Esc: none)"
@@ -235,7 +272,9 @@ end
 local function act(view, key, client)
     if view.mode == "filter" then
         filter_key(view, key)
-    elseif view.mode == "keys" then
+    elseif view.mode == "queue" and MOVES[key] then
+        view.scrolled = view.scrolled + MOVES[key]
+    elseif view.mode == "keys" or view.mode == "queue" then
         view.mode = "list"
     elseif view.mode == "revoke" then
         view.mode = "list"
@@ -252,10 +291,10 @@ local function act(view, key, client)
         view.mode, view.filter = "filter", ""
     elseif key == "r" and view.shown[view.chosen] and view.shown[view.chosen].holders > 0 then
         view.mode = "revoke"
-    elseif key == "k" or key == "\27[A" then
-        view.chosen = view.chosen - 1
-    elseif key == "j" or key == "\27[B" then
-        view.chosen = view.chosen + 1
+    elseif (key == "\r" or key == "\n") and view.shown[view.chosen] then
+        view.mode, view.path, view.scrolled = "queue", view.shown[view.chosen].path, 0
+    elseif MOVES[key] then
+        view.chosen = view.chosen + MOVES[key]
     end
     return false
 end
@@ -310,7 +349,7 @@ function top.run(arguments, context)
         end
     end
     return looking.with_session(arguments, context, function(session)
-        local tree = Tree.new(session.client, view.paths, { interval = delay, identities = false })
+        local tree = Tree.new(session.client, view.paths, { interval = delay })
         local ok, message, code = read(view, tree) -- a failure is told before the screen is opened
         if not ok then
             return looking.fail(context, message, code)

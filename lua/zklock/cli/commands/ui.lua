@@ -4,6 +4,7 @@
 -- of the printed address that browsers do not send, and can be used once.
 
 local codes = require "zklock.cli.codes"
+local looking = require "zklock.cli.looking"
 local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 
@@ -48,6 +49,7 @@ function ui.define(parser)
     parser:option "--host":argname "<name>":count "*":description(
         "A name under which browsers may reach the server; can be repeated.")
     parser:flag "--allow-revoke":description "Let viewers ask holders to release their locks."
+    looking.define_kept_log(parser)
     settings.define(parser)
 end
 
@@ -138,6 +140,10 @@ function ui.run(arguments, context)
     if not found then
         return context:fail(codes.FAILED, "zklock ui needs luv (Debian: lua-luv; rock: luv)")
     end
+    local log, failure = looking.open_log(arguments, context)
+    if log == nil then
+        return failure
+    end
     local client, read, code = open(arguments)
     if not client then
         return context:fail(codes.of(code), "%s", read)
@@ -145,9 +151,12 @@ function ui.run(arguments, context)
     local App, Model, Server = require "zklock.ui.app", require "zklock.ui.model", require "zklock.ui.server"
     local words = require "zklock.inspect.words"
     local address = arguments.listen or { host = ADDRESS, port = PORT }
-    local model = Model.new(client, { paths = paths, sessions = function()
+    local model = Model.new(client, { paths = paths, log = log or nil, sessions = function()
         return words.sessions(read.servers, WORD_TIMEOUT, read.tls and words.refuse or Server.ask)
     end })
+    if model.torn > 0 then
+        context:warn("%d lines of %s are torn, and were skipped", model.torn, arguments.log)
+    end
     local name, server, port = name_of(address, uv), nil, nil
     local hosts = arguments.host or {}
     hosts[#hosts + 1] = name

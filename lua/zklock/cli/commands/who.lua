@@ -1,10 +1,11 @@
---- zklock who: shows who holds a lock, and who waits for whom.
+--- zklock who: shows who holds a lock, who waits for whom, and a deadlock.
 
 local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
+local Waits = require "zklock.inspect.waits"
 
-local format, huge, min = string.format, math.huge, math.min
+local format, huge = string.format, math.huge
 
 --- How many contenders are shown, and their nodes read, without --all.
 local SHOWN = 20
@@ -15,40 +16,23 @@ function who.define(parser)
     parser:argument "path":argname "PATH":description "The path of the lock."
     parser:flag "--all":description(format("Show the whole queue, not only the first %d.", SHOWN))
     parser:flag "--no-sessions":description "Do not ask the servers which sessions are connected."
+    looking.define_below(parser)
     looking.define(parser)
 end
 
---- What a contender does: "holds", "waits for 12", "waits for a permit"; "reserved": a permit that a waiter has created.
-local function role(contender, by_node)
-    if contender.holder then
-        return "holds"
-    end
-    local before = contender.waits_for and by_node[contender.waits_for]
-    if before then
-        return format("waits for %d", before.sequence)
-    end
-    return contender.mode == "lease" and "reserved" or "waits for a permit"
-end
-
 --- Writes the first `count` of the queue for people.
-local function show(output, state, now, count)
+local function show(output, state, deadlock, now, count)
     local taken = locks.taken(state)
     local waiting = state.waiters > 0 and format(", %d waiting", state.waiters) or ""
     output:line(format("%s  %s  %s%s", output:styled("bold", output.clean(state.path)), state.kind, taken, waiting))
     if state.contenders[1] then
-        local by_node, rows = {}, { { "NUMBER", "MODE", "STATE", "IDENTITY", "QUEUED", "SESSION", "NODE" } }
-        for index = 1, min(count, #state.contenders) do
-            local contender = state.contenders[index]
-            by_node[contender.node] = contender
-            rows[#rows + 1] = {
-                format("%d", contender.sequence), contender.mode, role(contender, by_node), locks.identity(contender),
-                locks.age(contender, now), locks.session(contender), contender.name
-            }
-        end
-        output:rows(rows)
+        output:rows(locks.queue(state, now, count))
         if #state.contenders > count then
             output:line(format("and %d more; --all shows them", #state.contenders - count))
         end
+    end
+    if deadlock then
+        output:line(format("%s %s", output:styled("red", "deadlock"), output.clean(Waits.describe(deadlock))))
     end
     for _, contender in ipairs(state.contenders) do
         local stray = inspect.stray(contender)
@@ -77,12 +61,21 @@ function who.run(arguments, context)
                 return looking.fail(context, message, code)
             end
         end
-        local now = inspect.now { state }
+        local now, waits = inspect.now { state }, Waits.new {}
+        if state.holders > 0 and state.waiters > 0 then
+            waits, message, code = looking.waits(session, arguments)
+            if not waits then
+                return looking.fail(context, message, code)
+            end
+        end
+        local deadlock = waits:deadlock(state)
         if arguments.json then
-            context.output:line(context.output.json(locks.json(state, now)))
+            local object = locks.json(state, now)
+            object.deadlock = deadlock or {}
+            context.output:line(context.output.json(object))
             return 0
         end
-        show(context.output, state, now, count)
+        show(context.output, state, deadlock, now, count)
         if sessions.problems[1] then
             context:say("sessions are not known completely: %s", sessions.problems[1])
         end

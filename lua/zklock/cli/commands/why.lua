@@ -1,10 +1,13 @@
 --- zklock why: says in sentences why a lock is not free: who holds it, since when, whether the holder still lives, what it waits
 -- for itself, and who is in the queue.
 
+local History = require "zklock.ui.history"
 local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
+local Log = require "zklock.ui.log"
 local looking = require "zklock.cli.looking"
-local waits = require "zklock.cli.waits"
+local text = require "zklock.text"
+local Waits = require "zklock.inspect.waits"
 
 local ipairs = ipairs
 local concat = table.concat
@@ -17,8 +20,8 @@ local why = { summary = "Say why a lock is not free: who holds it, and what the 
 
 function why.define(parser)
     parser:argument "path":argname "PATH":description "The path of the lock."
-    parser:option "--below":argname "DIR":default "/":show_default(false):description(
-        "Look for what the holders wait for at this path and below it (/).")
+    looking.define_below(parser)
+    looking.define_log(parser, "Say how long the queue takes, by the holds in this log ($ZKLOCK_LOG).")
     looking.define(parser)
 end
 
@@ -38,11 +41,11 @@ local function describe_session(contender)
 end
 
 --- Describes one holder. Returns sentences.
-local function describe_holder(contender, path, waiting, now)
+local function describe_holder(contender, path, waits, now)
     local list = {
         format("%s has held %s for %s.", locks.identity(contender), path, locks.age(contender, now)), describe_session(contender)
     }
-    local paths = waits.paths(waiting, waits.program_of(contender), path)
+    local paths = waits:paths(Waits.program_of(contender), path)
     if paths[1] then
         list[#list + 1] = format("It waits itself for %s.", concat(paths, ", "))
     end
@@ -64,8 +67,25 @@ local function describe_queue(state, now)
     return format("%d in the queue, in this order: %s%s.", #names, concat(names, ", ", 1, min(#names, MOST)), more)
 end
 
+--- Says how long the queue takes, by the holds in a log. Returns a sentence; nil: none is known.
+local function estimate(state, log)
+    local history = History.new(os.time())
+    local torn = log and Log.read(log, state.path, function(record)
+        if record.path then
+            history:restore(record)
+        end
+    end)
+    local expected, last = torn and history:expect(state) or {}, nil
+    for _, contender in ipairs(state.contenders) do
+        last = expected[contender.node] or last
+    end
+    local hold = history:figures(os.time()).hold
+    return last and format("Half of the last %d holds took up to %s: the last in the queue gets the lock in about %s.", hold.count,
+        text.duration(hold.p50), text.duration(last)) or nil
+end
+
 --- Returns the sentences about a lock.
-local function explain(state, waiting, deadlock, now)
+local function explain(state, waits, deadlock, now, log)
     local sentences = {}
     if state.kind == "latch" or state.kind == "none" then
         return { format("%s is no lock.", state.path) }
@@ -78,10 +98,10 @@ local function explain(state, waiting, deadlock, now)
     end
     local described, more = {}, 0
     for _, contender in ipairs(state.contenders) do
-        local program = contender.holder and (waits.program_of(contender) or contender.node)
+        local program = contender.holder and (Waits.program_of(contender) or contender.node)
         if program and not described[program] and more == 0 and #sentences <= MOST then
             described[program] = true -- one program may have several permits
-            sentences[#sentences + 1] = describe_holder(contender, state.path, waiting, now)
+            sentences[#sentences + 1] = describe_holder(contender, state.path, waits, now)
         elseif program and not described[program] then
             described[program], more = true, more + 1
         end
@@ -90,8 +110,9 @@ local function explain(state, waiting, deadlock, now)
         sentences[#sentences + 1] = format("There are %d more holders.", more)
     end
     sentences[#sentences + 1] = deadlock and format("A deadlock, unless one of them waits in a thread of its own: %s. One has " ..
-        "to give up: end it, or ask it by zklock revoke.", waits.describe(deadlock)) or nil
+        "to give up: end it, or ask it by zklock revoke.", Waits.describe(deadlock)) or nil
     sentences[#sentences + 1] = describe_queue(state, now)
+    sentences[#sentences + 1] = not deadlock and estimate(state, log) or nil
     return sentences
 end
 
@@ -103,19 +124,18 @@ function why.run(arguments, context)
             return looking.fail(context, message, code)
         end
         state = state or locks.missing(path)
-        local all, sessions = {}, { problems = {} }
+        local waits, sessions = Waits.new {}, { problems = {} }
         if state.holders > 0 then
-            all, message, code = inspect.locks(session.client, arguments.below, { identities = true })
-            if all then
+            waits, message, code = looking.waits(session, arguments)
+            if waits then
                 sessions, message, code = locks.add_sessions(session, { state })
             end
-            if not all or not sessions then
+            if not waits or not sessions then
                 return looking.fail(context, message, code)
             end
         end
-        local waiting, now = waits.by_program(all), inspect.now { state }
-        local deadlock = waits.deadlock(waiting, state)
-        local sentences = explain(state, waiting, deadlock, now)
+        local deadlock, now = waits:deadlock(state), inspect.now { state }
+        local sentences = explain(state, waits, deadlock, now, arguments.log)
         if arguments.json then
             context.output:line(context.output.json {
                 path = path, lock = locks.json(state, now), sentences = sentences, deadlock = deadlock or {}

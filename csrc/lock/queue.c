@@ -232,15 +232,14 @@ static void parents_decided(zkl_queue *queue)
 static bool note_container(zkl_locks *locks, int rc, const zkl_reply *reply)
 {
     bool lost = zkl_outcome_unknown(rc);
-    if (rc == ZUNIMPLEMENTED || rc == ZBADARGUMENTS) {
+    bool again = locks->containers == ZKL_CONTAINERS_DOUBTED && reply->connection != locks->doubted_on;
+    if (rc == ZUNIMPLEMENTED || rc == ZBADARGUMENTS || (lost && again)) {
         locks->containers = ZKL_CONTAINERS_NONE;
     } else if (rc == ZOK || rc == ZNODEEXISTS) {
         locks->containers = ZKL_CONTAINERS_MADE;
     } else if (lost && locks->containers == ZKL_CONTAINERS_UNKNOWN) {
         locks->containers = ZKL_CONTAINERS_DOUBTED;
         locks->doubted_on = reply->connection;
-    } else if (lost && locks->containers == ZKL_CONTAINERS_DOUBTED && reply->connection != locks->doubted_on) {
-        locks->containers = ZKL_CONTAINERS_NONE;
     }
     return locks->containers == ZKL_CONTAINERS_NONE;
 }

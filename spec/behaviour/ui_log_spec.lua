@@ -59,7 +59,7 @@ describe("ui.log", function()
         local log = assert(Log.open(name, error))
         log:record(true, 3)
         assert.same({ "begins 1, begins 3", 1 }, { read(name) })
-        files.write(name, "[1]\nnull\n\0\n{}\n")
+        files.write(name, "[1]\nnull\n{\n{}\n")
         assert.same({ "", 4 }, { read(name) })
     end)
 

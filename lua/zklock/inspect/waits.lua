@@ -127,7 +127,7 @@ function Waits.new(states)
     local self = setmetatable({ deadlocks = {}, _waiting = {}, _holders = {}, _of = {} }, Waits)
     local contended = {}
     for _, state in pairs(states) do
-        contended[#contended + 1] = state.waiters > 0 and state or nil
+        contended[#contended + 1] = programs(state, is_waiting)[1] and state
     end
     sort(contended, function(a, b)
         return a.path < b.path

@@ -112,16 +112,16 @@ describe("ui.log", function()
         history:add(state_of("/a/stays", "/a/goes"), 120)
         log, now = assert(Log.open(name, error)), 200 -- the program was killed
         history = new_history()
-        assert.equal(0, log:restore(function(record)
-            history:restore(record)
+        assert.equal(0, log:restore(function(record, last)
+            history:restore(record, last)
         end))
         assert.equal(110, history.began)
         history:add(state_of("/a/stays", "/a/new"), 200)
         local fates = {}
         for _, one in ipairs(history.ended) do
-            fates[one.node] = one.fate
+            fates[one.node] = ("%s %g"):format(one.fate, one.ended)
         end
-        assert.same({ ["/a/ends"] = "ended", ["/a/goes"] = "unseen" }, fates)
+        assert.same({ ["/a/ends"] = "ended 120", ["/a/goes"] = "unseen 120" }, fates)
         assert.equal(110, history.lanes["/a/stays"].held)
         assert.same({ 1, 10 }, { history:figures(200).hold.count, history:figures(200).hold.p50 }) -- not that of unknown length
     end)

@@ -128,14 +128,48 @@ await test("hostile names and identities are only text", async () => {
 await test("a path without a lock says so, in both languages, until there is one", async () => {
   const page = await open(view.url + link("/t/never"));
   await until(page, "no lock", has, "#lock-tags .tag", "no lock");
-  await until(page, "what that means", has, "#queue-empty", "There is no lock at this path");
+  await until(page, "what that means", has, "#none", "There is no lock /t/never");
   await page.click("#language");
-  await until(page, "the same in Chinese", has, "#queue-empty", "此路径没有锁");
+  await until(page, "the same in Chinese", has, "#none", "没有 /t/never 这把锁");
   await page.click("#language");
   const holder = hold("/t/never", "one:1");
   await until(page, "the holder", has, "#queue-rows tr", "one:1");
   check(await page.evaluate(() => !document.querySelector("#lock-tags").textContent.includes("no lock")), "there is a lock now");
   await holder.release();
+  await page.close();
+});
+
+await test("a holder of several permits has one row", async () => {
+  const holders = [hold("/t/permits", "three:1", ["-p", "3/4"]), hold("/t/permits", "one:2", ["-p", "1/4"])];
+  for (const one of holders) await one.held;
+  const page = await open(view.url + link("/t/permits"));
+  await until(page, "its permits", has, "#queue-rows tr", "permits: 3");
+  check(await page.evaluate(() => document.querySelectorAll("#queue-rows tr").length) === 2, "a row for each holder");
+  await page.goto(view.url, { waitUntil: "domcontentloaded" });
+  await until(page, "the same in the list", has, "#rows td", "three:1 ×3");
+  for (const one of holders) await one.release();
+  await page.close();
+});
+
+await test("lanes begin when the first was seen, show the time that is chosen, and fold what has ended", async () => {
+  const page = await open(view.url + link("/t/lanes"));
+  const first = hold("/t/lanes", "first:1");
+  await first.held;
+  await until(page, "its lane", has, "#lanes .lane", "first:1");
+  check(await page.evaluate(() => /^−\d+ s/.test(document.querySelector("#lanes .times").textContent)), "not from the first on");
+  await first.release();
+  const second = hold("/t/lanes", "second:2");
+  await second.held;
+  await until(page, "what has ended is folded", () => document.querySelector("#fold").textContent === "▸ 1 ended"
+    && document.querySelectorAll("#lanes .lane").length === 1);
+  await page.click("#fold");
+  await until(page, "both lanes", () => document.querySelectorAll("#lanes .lane").length === 2);
+  await page.evaluate(() => [...document.querySelectorAll("#span button")].find((one) => one.textContent === "1 d").click());
+  await page.reload({ waitUntil: "domcontentloaded" });
+  await until(page, "the choice is kept", () => document.querySelector("#span [aria-pressed=true]")?.textContent === "1 d");
+  await until(page, "what the server remembers", has, "#ended-rows tr", "first:1");
+  await page.evaluate(() => [...document.querySelectorAll("#span button")].find((one) => one.textContent === "5 min").click());
+  await second.release();
   await page.close();
 });
 

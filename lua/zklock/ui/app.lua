@@ -215,8 +215,8 @@ local function table_page(self)
     local rows = {}
     for index, lock in ipairs(list) do
         local holders = lock.holders == 0 and "free" or concat(lock.names, ", ")
-        if lock.holders > #lock.names then
-            holders = format("%s, %d more", holders, lock.holders - #lock.names)
+        if lock.more > 0 then
+            holders = format("%s, %d more", holders, lock.more)
         end
         rows[index] = format("<tr><td>%s<td>%s<td>%s<td>%s<td>%d", text.html(text.clean(lock.path, 4096)),
             text.html(lock.kind or "-"),

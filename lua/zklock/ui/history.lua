@@ -11,7 +11,7 @@
 --   * `fate` of an ended lane: "left" (it never held), "brief" (it may have held between two readings), "served" (it has got its
 --     permits, which have lanes of their own), "released" (its session lives on); "lost" (its session has ended, and its client had
 --     no connection before); "ended" (it is unknown which: its session has ended, too); "pending" (sessions have not been read
---     since); "unseen" (a log tells that it held, and not when it ended, at which time nobody looked)
+--     since); "unseen" (a log tells that it held at its end, `ended`, and it was gone when the log went on)
 --
 -- What is seen has happened between two readings of the lock, so times are later than the events by up to the time between them. A
 -- contender that comes and goes between two readings has no lane, but counts as a grant.
@@ -57,7 +57,7 @@ end
 ---@param note? function function(event, lane) is called when a contender "holds", and when it has "left" and its fate is decided
 function History.new(now, is_new, note)
     return setmetatable({
-        began = now, seen = is_new or false, note = note or function() end,
+        began = now, counted = now, seen = is_new or false, note = note or function() end,
         lanes = {},         -- node -> lane of a contender that is there
         ended = {},         -- lanes that have ended, in that order
         waits = {}, holds = {}, wait_at = 0, hold_at = 0,
@@ -116,7 +116,7 @@ local function finish(self, lane, now, permits, present, first, knows_sessions)
             sample(self, "waits", "wait_at", now - lane.from)
         end
     elseif lane.restored then
-        lane.fate = "unseen"
+        lane.fate, lane.ended = "unseen", lane.restored
     else
         sample(self, "holds", "hold_at", now - lane.held)
         lane.fate = knows_sessions and lane.session and "pending" or "ended"
@@ -131,14 +131,15 @@ end
 
 --- Takes in a line of a log. A holder whose end the log does not tell is continued by the next state, if it is still there.
 ---@param record table of zklock.ui.log, "holds" or "left"
-function History:restore(record)
+---@param last number the time of the log's end
+function History:restore(record, last)
     local lane = {
         node = record.node, name = record.node:match "[^/]*$", mode = record.mode, identity = record.identity,
         session = record.session, from = record.from, held = record.held, ended = record.ended, fate = record.fate
     }
     self.began = min(self.began, record.time)
     if record.event == "holds" then
-        lane.restored = true
+        lane.restored = last
         self.lanes[lane.node] = lane
         return
     end
@@ -223,7 +224,7 @@ end
 --- Moves all that was seen in time, because the clock was set.
 ---@param seconds number by which the clock is ahead of what it was; negative: it was set back
 function History:shift(seconds)
-    self.began = self.began + seconds
+    self.began, self.counted = self.began + seconds, self.counted + seconds
     for _, lanes in ipairs { self.lanes, self.ended } do
         for _, lane in pairs(lanes) do
             for _, field in ipairs { "from", "held", "ended" } do
@@ -317,7 +318,7 @@ function History:figures(now)
     end
     local hold = quantiles(self.holds)
     return {
-        rate = grants / max(BUCKET, min(RECENT, now - self.began)),
+        rate = grants / max(BUCKET, min(RECENT, now - self.counted)),
         wait = quantiles(self.waits), hold = hold, long = hold.count >= ENOUGH and hold.p99 or nil
     }
 end

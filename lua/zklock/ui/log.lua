@@ -130,14 +130,28 @@ function Log.read(name, path, handler)
     return torn
 end
 
---- Reads what earlier programs have written into the file. As Log.read.
+--- Reads what earlier programs have written into the file: what has ended, and then what still held at the end.
+---@param handler function function(record, the time of the last line)
+---@return integer? # as Log.read
+---@return string? message
 function Log:restore(handler)
-    return Log.read(self.name, nil, function(record, line)
+    local held, last = {}, nil
+    local torn, message = Log.read(self.name, nil, function(record, line)
+        last = record.time
+        if record.event == "left" then
+            handler(record, last)
+        end
         if record.path then
-            self.open[record.node] = record.event == "holds" and line or nil
-            handler(record)
+            self.open[record.node], held[record.node] = nil, nil
+        end
+        if record.event == "holds" then
+            self.open[record.node], held[record.node] = line, record
         end
     end)
+    for _, record in pairs(held) do
+        handler(record, last)
+    end
+    return torn, message
 end
 
 return Log

@@ -96,8 +96,8 @@ function Model.new(client, settings)
         viewers = {}, viewer_count = 0, touched = false, forget_at = core.now() + FORGET,
         messages = {}, message_count = 0            -- see fields_of: texts of the present revision
     }, Model)
-    self.torn = self.log and self.log:restore(function(record)
-        self:_history_of(record.path, false):restore(record)
+    self.torn = self.log and self.log:restore(function(record, last)
+        self:_history_of(record.path, false):restore(record, last)
     end) or 0
     forget(self, clock())
     return self
@@ -161,6 +161,7 @@ local function summary_of(lock, now)
         left = state and state.left, names = {}, strays = 0, figures = figures_json(lock.figures),
         strip = strip_json(history, recent)
     }
+    local counts, order = {}, {}
     for _, contender in ipairs(state and state.contenders or {}) do
         if inspect.stray(contender) then
             object.strays = object.strays + 1
@@ -169,11 +170,18 @@ local function summary_of(lock, now)
         if contender.holder and lane then
             object.since = min(object.since or huge, rounded(lane.held))
             object.away = object.away or contender.session_state == "disconnected" or nil
-            if #object.names < NAMED then
-                object.names[#object.names + 1] = identity_of(contender) or format("(%s)", contender.library)
+            local name = identity_of(contender) or format("(%s)", contender.library)
+            if not counts[name] then
+                order[#order + 1] = name
             end
+            counts[name] = (counts[name] or 0) + 1
         end
     end
+    for index = 1, min(NAMED, #order) do
+        local name = order[index]
+        object.names[index] = counts[name] > 1 and format("%s ×%d", name, counts[name]) or name
+    end
+    object.more = #order - #object.names
     for _, lane in ipairs(recent) do
         object.lost = lane.fate == "lost" and rounded(lane.ended) or object.lost
     end
@@ -569,7 +577,7 @@ local function lock_json(self, path, is_detail)
     if not lock then
         local figures = figures_json { rate = 0, wait = { count = 0 }, hold = { count = 0 } }
         return is_detail and encode {
-            path = path, kind = "none", missing = true, holders = 0, waiters = 0, names = {}, contenders = {}, ended = {},
+            path = path, kind = "none", missing = true, holders = 0, waiters = 0, names = {}, more = 0, contenders = {}, ended = {},
             strip = {}, strays = 0, total = 0, figures = figures
         } or nil
     end

@@ -127,6 +127,9 @@ bdi, .mono { unicode-bidi: isolate; }
 .track i.open { border-right: 3px solid var(--text); }
 .track b { position: absolute; top: 0; font-size: 11px; line-height: 17px; font-weight: 600; color: #fff; background: var(--lost);
   padding: 0 5px; border-radius: 0 3px 3px 0; white-space: nowrap; color-scheme: only light; background: #b3201f; }
+.head .choice { margin-left: auto; align-self: center; }
+.head .choice button { padding: 2px 10px; min-height: 28px; font-size: 13px; }
+.fold { margin: 4px 14px 0; }
 .legend { display: flex; gap: 4px 16px; flex-wrap: wrap; padding: 8px 14px 12px; color: var(--muted); font-size: 12.5px; }
 .legend span::before { content: ""; display: inline-block; width: 22px; height: 11px; margin-right: 6px; border-radius: 2px;
   vertical-align: -1px; background: var(--hold); }
@@ -165,6 +168,8 @@ dialog .row { justify-content: flex-end; }
   .locks td { height: 60px; }
   .sub { display: block; }
   .tiles { grid-template-columns: repeat(3, 1fr); gap: 6px; }
+  #list-tiles { display: flex; flex-wrap: wrap; gap: 2px 14px; }
+  #list-tiles .tile { display: flex; gap: 5px; align-items: baseline; padding: 0; border: 0; background: none; }
   #lock-tiles { grid-template-columns: repeat(6, 1fr); }
   #lock-tiles .tile { grid-column: span 2; }
   #lock-tiles .tile:nth-child(n+4) { grid-column: span 3; }
@@ -177,7 +182,19 @@ dialog .row { justify-content: flex-end; }
   .axis .who { display: none; }
   .quiet { padding: 4px 8px; }
   .queue .tag { white-space: normal; }
-  .queue bdi { overflow-wrap: anywhere; }
+  .queue bdi { overflow-wrap: anywhere; font-weight: 600; }
+  .queue thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  .queue tr { display: grid; grid-template-columns: 1fr auto; border-top: 1px solid var(--faint); padding: 7px 14px; }
+  .queue td:not(.w1):not(.w2) { padding: 0; border: 0; }
+  .queue td.number { display: none; }
+  .queue td.who { display: contents; }
+  .queue td.who > :first-child { order: -2; }
+  .queue td.who > .tag { justify-self: start; }
+  .queue td.who > .sub { grid-column: 1 / 3; order: 1; }
+  .queue td[data-when] { order: -1; }
+  .queue td.what { grid-column: 1 / 3; }
+  .card > .head { gap: 6px; }
+  .head .choice { margin-left: 0; }
   h1 { font-size: 17px; }
 }
 @media (forced-colors: active) { .strip i, .track i { forced-color-adjust: none; } }
@@ -219,13 +236,16 @@ dialog .row { justify-content: flex-end; }
 <button class="quiet danger" id="revoke" type="button" hidden data-text="revoke"></button></p>
 <h1 class="path" id="lock-path"></h1>
 <div class="tags" id="lock-tags"></div>
+<div class="card blank" id="none" hidden><strong id="none-title"></strong><span data-text="missingText"></span></div>
 <dl class="tiles" id="lock-tiles"></dl>
-<div class="card"><div class="head"><h2 data-text="minutes"></h2><p id="lanes-note"></p></div>
-<div id="lanes" role="img"></div><div class="legend" id="legend"></div></div>
-<div class="card"><div class="head"><h2 data-text="queue"></h2><p id="queue-note"></p></div>
+<div class="card" id="lanes-card"><div class="head"><h2 data-text="lanes"></h2><p id="lanes-note"></p>
+<div class="choice" id="span" role="group"></div></div>
+<div id="lanes" role="img"></div><button class="quiet fold" id="fold" type="button" hidden></button>
+<div class="legend" id="legend"></div></div>
+<div class="card" id="queue-card"><div class="head"><h2 data-text="queue"></h2><p id="queue-note"></p></div>
 <table class="queue"><thead class="plain-head"><tr id="queue-columns"></tr></thead><tbody id="queue-rows"></tbody></table>
 <p id="queue-empty" hidden></p></div>
-<div class="card" id="ended-card"><div class="head"><h2 data-text="ended"></h2><p data-text="endedNote"></p></div>
+<div class="card" id="ended-card"><div class="head"><h2 data-text="ended"></h2><p id="ended-note"></p></div>
 <table class="queue"><thead class="plain-head"><tr id="ended-columns"></tr></thead><tbody id="ended-rows"></tbody></table></div>
 </section>
 <div class="card" id="own" hidden><div class="head"><h2 id="own-title"></h2><p data-text="ownNote"></p></div>
@@ -250,7 +270,7 @@ en: {
   loginNote: "Open the address that zklock ui has printed. Its token can be used once.",
   truncated: "There are too many directories, or their names are too long: some locks are not shown.",
   columns: { path: "Lock", kind: "Kind", state: "State", holder: "Held by", since: "For", waiters: "Waiting", rate: "Grants/s",
-    wait: "Wait 99 %", hold: "Hold 99 %", strip: "Last 5 minutes" },
+    wait: "Wait p99", hold: "Hold p99", strip: "Last 5 minutes" },
   kinds: { mutex: "mutex", rwlock: "read/write", semaphore: "semaphore", latch: "latch", free: "–", none: "–" },
   trouble: { deadlock: "deadlock", lost: "lost", away: "away", stray: "stray", long: "long" },
   deadlock: "Deadlock, unless one of them waits in a thread of its own:", deadlockStep: "{0} holds {1} and waits for {2}",
@@ -264,24 +284,25 @@ en: {
   noMatchText: "Escape clears the search.",
   waitingCount: "{0} waiting", long: "held for longer than 99 % of its holds", lostTag: "lost {0} ago",
   awayTag: "a holder's client is not connected", strays: "{0} strays",
-  holdFor: "Held for", queueLength: "Waiting", waitTile: "Wait: half / 99 %", holdTile: "Hold: half / 99 %",
+  holdFor: "Held for", queueLength: "Waiting", waitTile: "Wait: median / p99", holdTile: "Hold: median / p99",
   rateTile: "Grants per second",
   observed: "Seen since {0}, at most one reading a second: shorter holds can be missed.",
-  minutes: "The last 5 minutes", legend: { hold: "holds", wait: "waits", lost: "lost", gone: "ended: released or lost" },
-  lanesLabel: "Lanes of {0} contenders in the last 5 minutes. The tables below say the same in words.", nowMark: "now",
-  ago: "−{0} min",
+  lanes: "Who held when", span: "Time that is shown", fold: "▸ {0} ended", unfold: "▾ {0} ended",
+  legend: { hold: "holds", wait: "waits", lost: "lost", gone: "ended: released or lost" },
+  lanesLabel: "Lanes of {0} contenders. The tables below say the same in words.", nowMark: "now",
+  ago: "−{0}",
   queue: "Queue", queueNote: "{0} contenders, the first {1} are shown", nobody: "Nobody holds this lock, and nobody waits for it.",
-  missing: "no lock", missingText: "There is no lock at this path. It appears here as soon as a program asks for it.",
+  missing: "no lock", none: "There is no lock {0}", missingText: "It appears here as soon as a program asks for it.",
   queueColumns: ["No.", "State", "Identity", "Since", "Session", "Node"], holds: "holds", pending: "prepared",
-  next: "next", ahead: "{0} ahead", after: "after {0}", expected: "about {0} more",
-  waitsPermit: "next: waits for a permit", reads: "shared", permit: "permit", asked: "asked to release",
+  next: "next", ahead: "{0} ahead", after: "after {0}", expected: "about {0}",
+  waitsPermit: "next: waits for a permit", reads: "shared", permits: "permits: {0}", asked: "asked to release",
   sessions: { connected: "connected", disconnected: "not connected", unknown: "unknown", gone: "ended" },
   stray: { persistent: "stray: persistent node", gone: "stray: its session has ended" },
-  ended: "Ended in the last 5 minutes", endedNote: "Who gave the lock back, gave up, or lost it.",
+  ended: "Ended", endedNote: "Who gave the lock back, gave up, or lost it, since {0}.",
   endedColumns: ["End", "Identity", "Waited", "Held", "When"],
   fates: { left: "gave up waiting", brief: "held too briefly to be seen, or gave up", served: "got its permits",
   released: "released", pending: "ended", lost: "lost: its session ended while it held",
-    ended: "ended: released or lost is unknown" },
+    ended: "ended: released or lost is unknown", unseen: "ended while nobody looked" },
   agoText: "{0} ago", unknown: "(unknown)", revoke: "Ask to release", cancel: "Cancel", ask: "Ask the holders",
   confirm: "Ask the holders of {0} to release it? A program may ignore this, or stop its work in the middle of it.",
   asked_n: "{0} holders were asked to release {1}.", refused: "Not asked: {0}",
@@ -302,8 +323,8 @@ zh: {
   full: "查看者过多", fullNote: "服务器没有空位给更多查看者。本页会自动重试。",
   loginNote: "请打开 zklock ui 输出的地址。其中的令牌只能使用一次。",
   truncated: "目录过多或名称过长：部分锁未显示。",
-  columns: { path: "锁", kind: "类型", state: "状态", holder: "持有者", since: "时长", waiters: "等待", rate: "授予/秒", wait: "等待 99 %",
-    hold: "持有 99 %", strip: "最近 5 分钟" },
+  columns: { path: "锁", kind: "类型", state: "状态", holder: "持有者", since: "时长", waiters: "等待", rate: "授予/秒", wait: "等待 p99",
+    hold: "持有 p99", strip: "最近 5 分钟" },
   kinds: { mutex: "互斥锁", rwlock: "读写锁", semaphore: "信号量", latch: "门闩", free: "–", none: "–" },
   trouble: { deadlock: "死锁", lost: "丢失", away: "离线", stray: "遗留", long: "过久" },
   deadlock: "死锁（除非其中一个在单独的线程里等待）：", deadlockStep: "{0} 持有 {1}，等待 {2}", deadlockMore: "另有 {0} 个",
@@ -312,19 +333,20 @@ zh: {
   tiles: { locks: "锁", held: "被持有", waiting: "等待", rate: "每秒授予", lost: "5 分钟内丢失", long: "持有过久" },
   shown: "{0} / {1}", noLocks: "{0} 之下没有锁", noLocksText: "一旦有程序请求锁，就会出现在这里。", noMatch: "没有匹配项", noMatchText: "按 Esc 清除搜索。",
   waitingCount: "{0} 个等待", long: "比 99 % 的持有更久", lostTag: "{0} 前丢失", awayTag: "有持有者的客户端未连接",
-  strays: "{0} 个遗留节点", holdFor: "已持有", queueLength: "等待", waitTile: "等待：中位 / 99 %", holdTile: "持有：中位 / 99 %", rateTile: "每秒授予",
+  strays: "{0} 个遗留节点", holdFor: "已持有", queueLength: "等待", waitTile: "等待：中位数 / p99", holdTile: "持有：中位数 / p99", rateTile: "每秒授予",
   observed: "自 {0} 起观察，每秒最多读取一次：更短的持有可能看不到。",
-  minutes: "最近 5 分钟", legend: { hold: "持有", wait: "等待", lost: "丢失", gone: "结束：释放或丢失" },
-  lanesLabel: "最近 5 分钟内 {0} 个竞争者的时间线。下方表格有相同内容。", nowMark: "现在", ago: "−{0} 分",
+  lanes: "谁何时持有", span: "显示的时间", fold: "▸ 已结束 {0} 个", unfold: "▾ 已结束 {0} 个",
+  legend: { hold: "持有", wait: "等待", lost: "丢失", gone: "结束：释放或丢失" },
+  lanesLabel: "{0} 个竞争者的时间线。下方表格有相同内容。", nowMark: "现在", ago: "−{0}",
   queue: "队列", queueNote: "{0} 个竞争者，显示前 {1} 个", nobody: "没有持有者，也没有等待者。",
-  missing: "没有锁", missingText: "此路径没有锁。一旦有程序请求锁，就会出现在这里。",
+  missing: "没有锁", none: "没有 {0} 这把锁", missingText: "一旦有程序请求锁，就会出现在这里。",
   queueColumns: ["编号", "状态", "标识", "时间", "会话", "节点"], holds: "持有", pending: "已预备", waitsPermit: "队首：等待许可",
-  next: "下一个", ahead: "前面 {0} 个", after: "在 {0} 之后", expected: "约还需 {0}", reads: "共享", permit: "许可", asked: "已被请求释放",
+  next: "下一个", ahead: "前面 {0} 个", after: "在 {0} 之后", expected: "约 {0}", reads: "共享", permits: "许可：{0}", asked: "已被请求释放",
   sessions: { connected: "已连接", disconnected: "未连接", unknown: "未知", gone: "已结束" },
   stray: { persistent: "遗留：持久节点", gone: "遗留：会话已结束" },
-  ended: "最近 5 分钟内结束", endedNote: "谁释放、放弃或丢失了锁。", endedColumns: ["结局", "标识", "等待", "持有", "何时"],
+  ended: "已结束", endedNote: "自 {0} 起，谁释放、放弃或丢失了锁。", endedColumns: ["结局", "标识", "等待", "持有", "何时"],
   fates: { left: "放弃等待", brief: "持有太短未被看到，或已放弃", served: "获得许可", released: "已释放", pending: "已结束", lost: "丢失：持有期间会话结束",
-  ended: "结束：不知是释放还是丢失" },
+  ended: "结束：不知是释放还是丢失", unseen: "结束时无人观察" },
   agoText: "{0} 前", unknown: "（未知）", revoke: "请求释放", cancel: "取消", ask: "请求持有者",
   confirm: "请求 {0} 的持有者释放它？程序可以忽略请求，也可能中途停止工作。", asked_n: "已请求 {0} 个持有者释放 {1}。", refused: "未请求：{0}",
   own: "仅进程 {0} 可见", ownNote: "其他进程看不到的内容：提供本页的程序自己的锁。", ownText: "持有 {0}，等待 {1}，移交 {2}，丢失 {3}",
@@ -386,8 +408,7 @@ function stateText(item) {
   return item.holders === 1 ? T.held : fill(T.holding, item.holders);
 }
 function holderText(item) {
-  const more = item.holders - item.names.length;
-  return item.names.join(", ") + (more > 0 ? " " + fill(T.more, more) : "");
+  return item.names.join(", ") + (item.more > 0 ? " " + fill(T.more, item.more) : "");
 }
 
 // The connection --------------------------------------------------------------------------------------------------------
@@ -407,12 +428,17 @@ function connect() {
     dirty = true; schedule();
   };
   const show = (all) => take((data) => {
-    if (path !== null) { lock = data.locks[0] || lock; loaded = true; return; }
+    if (path !== null) {
+      lock = data.locks[0] || lock; loaded = true;
+      if (data.locks[0]) addPast(data.locks[0].ended);
+      return;
+    }
     if (all) locks.clear();
     for (const item of data.locks) locks.set(item.path, item);
     for (const gone of data.gone) locks.delete(gone);
     loaded = true; order = null;
   });
+  if (path !== null) loadPast(path);
   events.addEventListener("snapshot", show(true));
   events.addEventListener("change", show(false));
   events.addEventListener("beat", take(() => {}));
@@ -506,7 +532,7 @@ function tile(parent, key, label, value, className) {
 // The list
 
 const COLUMNS = [
-  ["path", "", "", (a) => a.path], ["kind", "96px", "w3", (a) => a.kind], ["state", "136px", "w1", (a) => a.holders],
+  ["path", "", "", (a) => a.path], ["kind", "96px", "w3", (a) => a.kind], ["state", "176px", "w1", (a) => a.holders],
   ["holder", "18%", "w1", (a) => a.names[0] || "\uffff"], ["since", "72px", "w1", (a) => a.since ?? Infinity],
   ["waiters", "80px", "num", (a) => -a.waiters], ["rate", "84px", "num w2", (a) => -a.figures.rate],
   ["wait", "92px", "num w2", (a) => -(a.figures.wait.p99 ?? -1)], ["hold", "92px", "num w2", (a) => -(a.figures.hold.p99 ?? -1)],
@@ -596,7 +622,7 @@ function makeRow(item) {
 function updateRow(row, item) {
   const age = item.since === undefined ? "–" : duration(now() - item.since), holders = holderText(item);
   write(row.cells.since, age);
-  write(row.text, item.holders ? holders + " · " + age : stateText(item));
+  write(row.text, stateText(item) + (item.holders ? " · " + age + " · " + holders : ""));
   const trouble = isDeadlocked(item) ? "deadlock" : isLost(item) ? "lost" : item.away ? "away" : item.strays ? "stray"
     : isLong(item) ? "long" : "";
   drawStrip(row.strip, item.strip);
@@ -614,8 +640,8 @@ function updateRow(row, item) {
   write(row.cells.wait, duration(item.figures.wait.p99));
   write(row.cells.hold, duration(item.figures.hold.p99));
 }
-function place(element, from, to, time) {
-  const left = Math.max(0, 100 * (1 - (time - from) / WINDOW)), right = Math.min(100, 100 * (1 - (time - to) / WINDOW));
+function place(element, from, to, time, span) {
+  const left = Math.max(0, 100 * (1 - (time - from) / span)), right = Math.min(100, 100 * (1 - (time - to) / span));
   element.hidden = right <= 0;
   element.style.left = left + "%"; element.style.width = Math.max(0, right - left) + "%";
 }
@@ -626,7 +652,7 @@ function drawStrip(strip, intervals) {
   intervals.forEach(([from, to, lost], index) => {
     const piece = strip.childNodes[index];
     piece.className = lost ? "lost" : "";
-    place(piece, from, to || time, time);
+    place(piece, from, to || time, time, WINDOW);
   });
 }
 function drawList() {
@@ -699,14 +725,42 @@ function columns(parent, labels, optional) {
 const identityOf = (item) => item.identity || (item.library ? `(${item.library})` : T.unknown);
 function tag(text, className) { return make("span", "tag" + (className ? " " + className : ""), text); }
 
-let drawnLock = null, drawnLanguage = "";
+let drawnLock = null, drawnLanguage = "", drawnPast = -1;
+// Contenders of the shown lock that have ended, by their nodes: what the server remembers, and what has ended since.
+const past = new Map(), DAY = 86400, PAST = 2000, SPANS = [[60, 2, 1], [300, 2, 5], [900, 2, 15], [3600, 3, 1], [DAY, 4, 1]];
+let span = Number(store.get("span")) || 300, folded = true;
+async function loadPast(path) {
+  const answer = await fetch("?history&lock=" + encodeURIComponent(path)).catch(() => null);
+  if (answer && answer.ok && path === shownPath) { addPast((await answer.json()).ended); dirty = true; schedule(); }
+}
+function addPast(list) {
+  for (const one of list) past.set(one.node, one);
+  for (const node of past.keys()) if (past.size > PAST) past.delete(node);
+}
+// The latest first.
+const pastSince = (since) => [...past.values()].filter((one) => one.ended > since).sort((a, b) => b.ended - a.ended);
+function buildSpans() {
+  $("span").setAttribute("aria-label", T.span);
+  $("span").replaceChildren(...SPANS.map(([seconds, unit, count]) => {
+    const button = make("button", "", fill(T.units[unit], count));
+    button.type = "button"; button.setAttribute("aria-pressed", String(seconds === span));
+    button.addEventListener("click", () => { span = seconds; store.set("span", String(seconds)); buildSpans();
+      $("span").querySelector("[aria-pressed=true]").focus(); drawnPast = -1; schedule(); });
+    return button;
+  }));
+}
 function drawLock() {
   const item = lock;
   write($("lock-path"), clean(shownPath));
   document.title = clean(shownPath) + " – zklock";
   $("revoke").hidden = !(frame && frame.revoke && item && item.holders > 0);
   if (!item) return;
-  const tags = [tag(T.kinds[item.kind] || item.kind), tag(item.missing ? T.missing : stateText(item), item.holders ? "hold" : "")];
+  const none = item.missing === true && past.size === 0;
+  $("none").hidden = !none;
+  write($("none-title"), fill(T.none, clean(shownPath)));
+  for (const part of ["lock-tiles", "lanes-card", "queue-card"]) $(part).hidden = none;
+  const tags = item.missing ? [tag(T.missing)]
+    : [tag(T.kinds[item.kind] || item.kind), tag(stateText(item), item.holders ? "hold" : "")];
   if (item.waiters) tags.push(tag(fill(T.waitingCount, item.waiters), "wait"));
   if (isDeadlocked(item)) tags.push(tag(T.trouble.deadlock, "lost"));
   if (isLong(item)) tags.push(tag(T.long, "lost"));
@@ -720,8 +774,8 @@ function drawLock() {
   tile(tiles, "queue", T.queueLength, String(item.waiters)); tile(tiles, "rate", T.rateTile, rateText(item.figures.rate));
   tile(tiles, "wait", T.waitTile, pair(item.figures.wait)); tile(tiles, "hold", T.holdTile, pair(item.figures.hold));
   drawLanes(item);
-  if (drawnLock !== item || drawnLanguage !== language) {
-    drawQueue(item); drawEnded(item); drawnLock = item; drawnLanguage = language;
+  if (drawnLock !== item || drawnLanguage !== language || drawnPast !== past.size) {
+    drawQueue(item); drawEnded(); drawnLock = item; drawnLanguage = language; drawnPast = past.size;
   }
   for (const cell of document.querySelectorAll("[data-at]")) {
     write(cell, fill(cell.dataset.form === "ago" ? T.agoText : "{0}", duration(now() - Number(cell.dataset.at))));
@@ -730,9 +784,15 @@ function drawLock() {
 function drawQueue(item) {
   columns($("queue-columns"), T.queueColumns, ["", "", "", "", "w1", "w2"]);
   const byNode = new Map(item.contenders.map((one) => [one.node, one]));
-  $("queue-rows").replaceChildren(...item.contenders.map((one) => {
-    const row = make("tr"), state = make("td"), identity = make("td"), since = make("td"), session = make("td", "w1");
-    row.append(make("td", "muted", String(one.number)), state, identity, since, session);
+  const permits = new Map(), permitsOf = (one) => [one.session, identityOf(one), one.holder, one.stray].join("|");
+  for (const one of item.contenders) if (one.mode === "lease") permits.set(permitsOf(one), (permits.get(permitsOf(one)) || 0) + 1);
+  const isShown = (one) => one.mode !== "lease" || item.contenders.find((other) => other.mode === "lease"
+    && permitsOf(other) === permitsOf(one)) === one;
+  $("queue-rows").replaceChildren(...item.contenders.filter(isShown).map((one) => {
+    const row = make("tr"), state = make("td", "what"), identity = make("td", "who"), since = make("td");
+    const session = make("td", "w1");
+    since.dataset.when = "";
+    row.append(make("td", "muted number", String(one.number)), state, identity, since, session);
     if (one.holder) state.append(tag(T.holds, "hold"));
     else if (one.mode === "lease") state.append(tag(T.pending));
     else if (one.waits_for) {
@@ -740,9 +800,9 @@ function drawQueue(item) {
       state.append(tag(one.ahead > 1 ? fill(T.ahead, one.ahead) : T.next, "wait"));
       if (other) state.append(" ", make("span", "muted", fill(T.after, identityOf(other))));
     } else state.append(tag(T.waitsPermit, "wait"));
-    if (one.expected !== undefined) state.append(" ", make("span", "muted", fill(T.expected, duration(one.expected))));
+    if (one.expected !== undefined) state.append(" ", make("span", "muted", "· " + fill(T.expected, duration(one.expected))));
     if (one.mode === "shared") state.append(" ", tag(T.reads));
-    if (one.mode === "lease") state.append(" ", tag(T.permit));
+    if (one.mode === "lease") state.append(" ", tag(fill(T.permits, permits.get(permitsOf(one)))));
     identity.append(name(identityOf(one)));
     if (one.revoked) identity.append(" ", tag(T.asked, "wait"));
     if (one.stray) identity.append(" ", tag(T.stray[one.stray], "lost"));
@@ -755,18 +815,22 @@ function drawQueue(item) {
   }));
   $("queue-rows").parentNode.hidden = item.contenders.length === 0;
   $("queue-empty").hidden = item.contenders.length > 0;
-  write($("queue-empty"), item.missing ? T.missingText : T.nobody);
+  write($("queue-empty"), T.nobody);
   write($("queue-note"), item.total > item.contenders.length ? fill(T.queueNote, item.total, item.contenders.length) : "");
 }
-function drawEnded(item) {
+const ENDED = 200;
+function drawEnded() {
   columns($("ended-columns"), T.endedColumns, ["", "", "w1", "w1", ""]);
-  const list = item.ended.slice().reverse();
+  const list = pastSince(now() - span).slice(0, ENDED);
   $("ended-card").hidden = list.length === 0;
+  write($("ended-note"), list.length ? fill(T.endedNote, clockText(list[list.length - 1].ended)) : "");
   $("ended-rows").replaceChildren(...list.map((one) => {
-    const row = make("tr"), fate = make("td"), identity = make("td"), when = make("td"), ago = make("span");
+    const row = make("tr"), fate = make("td", "what"), identity = make("td", "who"), when = make("td"), ago = make("span");
+    when.dataset.when = "";
+    when.title = [one.from, one.held, one.ended].map(clockText).join(" – ");
     fate.append(one.fate === "lost" ? tag(T.fates.lost, "lost") : make("span", "", T.fates[one.fate] || one.fate));
     identity.append(name(identityOf(one)));
-    ago.dataset.at = String(one.ended); ago.dataset.form = "ago"; when.append(ago);
+    ago.dataset.at = String(one.ended); ago.dataset.form = "ago"; when.append(clockText(one.ended), " · ", ago);
     row.append(fate, identity, make("td", "w1", duration((one.held ?? one.ended) - one.from)),
       make("td", "w1", one.held === undefined ? "–" : duration(one.ended - one.held)), when);
     return row;
@@ -774,7 +838,7 @@ function drawEnded(item) {
 }
 // A lane shows all that one contender has done: a client has a new node for each time that it queues.
 const LANES = 60, lanes = new Map();
-function lanesOf(item, oldest) {
+function lanesOf(item, ended) {
   const found = new Map();
   const add = (one) => {
     const key = one.identity || one.node;
@@ -782,12 +846,11 @@ function lanesOf(item, oldest) {
     if (found.has(key)) found.get(key).push(one);
   };
   item.contenders.forEach(add);
-  const past = item.ended.filter((one) => one.ended > oldest).reverse();
-  past.filter((one) => one.fate === "lost").forEach(add); // before all others that are gone
-  past.filter((one) => one.fate !== "lost").forEach(add);
+  ended.filter((one) => one.fate === "lost").forEach(add); // before all others that are gone
+  ended.filter((one) => one.fate !== "lost").forEach(add);
   return found;
 }
-function drawLane(lane, pieces, time) {
+function drawLane(lane, pieces, time, length) {
   const { track, parts } = lane;
   const wanted = new Set();
   for (const one of pieces) {
@@ -803,28 +866,45 @@ function drawLane(lane, pieces, time) {
         parts.set(id, part); track.append(part);
       }
       if (kind === "mark") {
-        const at = 100 * (1 - (time - end) / WINDOW);
+        const at = 100 * (1 - (time - end) / length);
         part.hidden = at < 0;
         part.style.left = at > 90 ? "auto" : at + "%"; part.style.right = at > 90 ? 100 - at + "%" : "auto";
         continue;
       }
-      part.className = kind === "wait" ? "wait" : one.fate === "lost" ? "lost" : one.fate === "ended" ? "gone" : "";
-      place(part, kind === "wait" ? one.from : one.held, kind === "wait" && one.held !== undefined ? one.held : end, time);
+      part.className = kind === "wait" ? "wait" : { lost: "lost", ended: "gone", unseen: "gone" }[one.fate] || "";
+      place(part, kind === "wait" ? one.from : one.held, kind === "wait" && one.held !== undefined ? one.held : end, time, length);
     }
   }
   for (const [id, part] of parts) if (!wanted.has(id)) { part.remove(); parts.delete(id); }
 }
+function markText(s) {
+  if (s <= 120) return fill(T.units[1], s);
+  if (s > 7200) return fill(T.units[3], Math.round(s / 360) / 10);
+  return s % 60 ? Math.floor(s / 60) + ":" + String(s % 60).padStart(2, "0") : fill(T.units[2], s / 60);
+}
 function drawLanes(item) {
-  const time = now(), box = $("lanes"), found = lanesOf(item, time - WINDOW);
+  const time = now(), box = $("lanes"), ended = pastSince(time - span), all = lanesOf(item, ended);
+  // From the first that was seen, if that is not too long ago.
+  const first = Math.min(time - 10, ...item.contenders.map((one) => one.from), ...ended.map((one) => one.from));
+  const length = Math.min(span, time - first);
+  // What has ended a while ago is folded.
+  const isOld = (pieces) => pieces.every((one) => one.ended < time - length / 5 && one.fate !== "lost");
+  const found = new Map([...all].filter(([, pieces]) => !folded || !isOld(pieces))), old = [...all.values()].filter(isOld).length;
+  $("fold").hidden = old === 0;
+  write($("fold"), fill(folded ? T.fold : T.unfold, old));
+  $("fold").setAttribute("aria-expanded", String(!folded));
   if (!box.firstChild || box.dataset.language !== language) {
     box.replaceChildren(); lanes.clear(); box.dataset.language = language;
     const axis = make("div", "axis"), times = make("div", "times");
-    for (let minute = 5; minute > 0; minute--) times.append(make("span", "", fill(T.ago, minute)));
+    for (let part = 5; part > 0; part--) times.append(make("span"));
     const last = make("span"); last.append(times.lastChild, make("span", "", T.nowMark)); times.append(last);
     axis.append(make("span", "who"), times); box.append(axis);
+    buildSpans();
     $("legend").replaceChildren(...Object.keys(T.legend).map((key) => make("span", key, T.legend[key])));
   }
-  box.setAttribute("aria-label", fill(T.lanesLabel, found.size));
+  const marks = box.firstChild.querySelectorAll(".times > span:not(:last-child), .times > span:last-child span:first-child");
+  marks.forEach((mark, index) => write(mark, fill(T.ago, markText(Math.round(length * (5 - index) / 5)))));
+  box.setAttribute("aria-label", fill(T.lanesLabel, all.size));
   write($("lanes-note"), fill(T.observed, clockText(item.began)));
   let at = box.firstChild.nextSibling;
   for (const [key, pieces] of found) {
@@ -836,7 +916,7 @@ function drawLanes(item) {
       lanes.set(key, lane);
     }
     lane.element.classList.toggle("past", pieces.every((one) => one.ended !== undefined));
-    drawLane(lane, pieces, time);
+    drawLane(lane, pieces, time, length);
     if (lane.element === at) at = at.nextSibling; else box.insertBefore(lane.element, at);
   }
   for (const [key, lane] of lanes) if (!found.has(key)) { lane.element.remove(); lanes.delete(key); }
@@ -897,7 +977,8 @@ function route() {
   shownPath = path;
   $("list").hidden = path !== null; $("lock").hidden = path === null;
   if (changed) {
-    lock = null; drawnLock = null; lanes.clear(); $("lanes").replaceChildren(); locks.clear(); rows.clear();
+    lock = null; drawnLock = null; folded = true; past.clear();
+    lanes.clear(); $("lanes").replaceChildren(); locks.clear(); rows.clear();
     $("rows").replaceChildren();
     order = null; loaded = false; $("lock-tags").replaceChildren(); delete $("lock-tags").dataset.key;
     $("lock-tiles").replaceChildren(); $("queue-rows").replaceChildren(); $("ended-rows").replaceChildren();
@@ -933,6 +1014,7 @@ addEventListener("keydown", (event) => {
 $("revoke").addEventListener("click", () => {
   write($("confirm-text"), fill(T.confirm, clean(shownPath))); $("confirm").showModal();
 });
+$("fold").addEventListener("click", () => { folded = !folded; schedule(); });
 $("confirm-no").addEventListener("click", () => $("confirm").close());
 $("confirm-yes").addEventListener("click", async () => {
   const path = shownPath;

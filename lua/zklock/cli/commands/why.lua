@@ -71,7 +71,7 @@ end
 local function estimate(state, log)
     local history = History.new(os.time())
     local torn = log and Log.read(log, state.path, function(record)
-        if record.path then
+        if record.event == "left" then
             history:restore(record)
         end
     end)

@@ -70,6 +70,7 @@ build = {
     ["zklock.cli.output"] = "lua/zklock/cli/output.lua",
     ["zklock.cli.screen"] = "lua/zklock/cli/screen.lua",
     ["zklock.cli.server"] = "lua/zklock/cli/server.lua",
+    ["zklock.cli.service"] = "lua/zklock/cli/service.lua",
     ["zklock.cli.session"] = "lua/zklock/cli/session.lua",
     ["zklock.cli.settings"] = "lua/zklock/cli/settings.lua",
     ["zklock.cli.shell"] = "lua/zklock/cli/shell.lua",

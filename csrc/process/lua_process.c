@@ -12,9 +12,12 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "process.h"
@@ -130,6 +133,30 @@ static int process_write(lua_State *L)
         }
     }
     return push_status(L, length == 0);
+}
+
+/* notify(address, text) -> true | nil, message: sends a datagram to a unix socket, as sd_notify(3) does; "@…" is an abstract address */
+static int process_notify(lua_State *L)
+{
+    size_t length;
+    size_t size;
+    const char *address = luaL_checklstring(L, 1, &length);
+    const char *text = luaL_checklstring(L, 2, &size);
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    if (length == 0 || length >= sizeof to.sun_path) {
+        return push_errno(L, EINVAL);
+    }
+    memcpy(to.sun_path, address, length);
+    to.sun_path[0] = *address == '@' ? '\0' : *address;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool sent = fd >= 0 && sendto(fd, text, size, MSG_NOSIGNAL, (struct sockaddr *)&to,
+                                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) >= 0;
+    int problem = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = problem;
+    return push_status(L, sent);
 }
 
 /* pipe() -> end to read, end to write | nil, message */
@@ -548,6 +575,7 @@ LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
         {"poll", process_poll},
         {"read", process_read},
         {"write", process_write},
+        {"notify", process_notify},
         {"pipe", process_pipe},
         {"close", process_close},
         {"keep", process_keep},

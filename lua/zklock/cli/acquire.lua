@@ -190,6 +190,9 @@ function acquire.acquire(session, arguments, context, options, deadline)
         if path then
             said = true
             context:say("waiting for %s: %s", path, holders)
+            if context.service then
+                context.service.say(format("waiting for %s: %s", path, holders))
+            end
         else
             session:announce_wait(announce) -- the servers are slow, or the holder has just released
         end

@@ -63,6 +63,9 @@ local function new_adapter(self)
             end
             seconds = min(seconds, left)
         end
+        if self.service then
+            seconds = min(seconds, self.service.beat())
+        end
         local input = self.input and self.input.descriptor() or -1
         local ready = process.poll({ self.signals, client:pollfd(), input }, seconds)
         if ready[self.signals] then
@@ -99,8 +102,8 @@ end
 ---@return zklock.Code? code
 function Session.connect(settings, context, limit)
     local self = setmetatable({
-        signals = context.signals, input = context.input, on_child = settings.on_child, closing = false, announce = nil,
-        client = false
+        signals = context.signals, input = context.input, service = context.service, on_child = settings.on_child,
+        closing = false, announce = nil, client = false
     }, Session)
     local options = {
         session_timeout = settings.session_timeout,

@@ -90,8 +90,9 @@ end
 ---@param settings table
 --   `lock`, `client` and `signals` are objects. `guard` is one, or false. `term` is the signal to end the command with.
 --   `grace` is the number of seconds until KILL. `on_lost` is "stop" or "warn". `max_hold` is a number of seconds, or nil.
---   is_revoked() returns whether another client has asked for the lock. lost_fd is a descriptor to close when the lock is lost,
---   or nil. say(format, ...) writes a message.
+--   is_revoked() returns whether another client has asked for the lock. beat(), or nil, is called in each turn, and returns in how
+--   many seconds it is due again. lost_fd is a descriptor to close when the lock is lost, or nil. say(format, ...) writes a
+--   message.
 function Supervisor.new(settings)
     local self = setmetatable({
         state = RUNNING,
@@ -312,7 +313,7 @@ local function turn(self)
     if self.state == GONE then
         return -- no signal from here on: the group's number may belong to others
     end
-    wait_for = min(wait_for, check_clock(self))
+    wait_for = min(wait_for, check_clock(self), self.beat and self.beat() or huge)
     local guard = self.guard and self.reason ~= "guardian" and self.guard:fd() or -1
     local ready = process.poll({ self.signals, self.client:pollfd(), guard, self.watched }, wait_for)
     if ready[guard] and not ready[self.watched] then

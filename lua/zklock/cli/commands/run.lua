@@ -3,6 +3,7 @@
 local acquire = require "zklock.cli.acquire"
 local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
+local service = require "zklock.cli.service"
 local settings = require "zklock.cli.settings"
 local Supervisor = require "zklock.cli.supervisor"
 
@@ -24,6 +25,8 @@ function run.define(parser)
     parser:option "--at-least":argname "SEC":convert(acquire.seconds):description(
         "Keep the lock for so long after it was acquired (60, 60s, 5m), also if the command ends earlier.")
     parser:flag "--detach":description "With --at-least: exit when the command has ended, and keep the lock in the background."
+    parser:flag "--pass-notify":description(
+        "Under systemd: the command says itself when it is ready, and serves the watchdog (NotifyAccess=all).")
     parser:option "--status-fd":argname "N":convert(descriptor):description("Write the outcome to this descriptor, as JSON.")
     parser:option "--lost-fd":argname "N":convert(descriptor):description(
         "Give the command a pipe as this descriptor that ends when the lock is lost.")
@@ -159,6 +162,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
         grace = arguments.kill_after,
         on_lost = arguments.on_lost,
         max_hold = arguments.max_hold,
+        beat = context.service and context.service.beat,
         is_revoked = function()
             return status.revoked and arguments.on_revoke == "stop"
         end,
@@ -167,8 +171,11 @@ local function supervise(session, lock, members, guard, arguments, context, stat
             context:warn(...)
         end
     }
-    local identity = status.identity
-    local started, message, code = supervisor:start(words, acquire.environment(session, members, identity),
+    local environment = acquire.environment(session, members, status.identity)
+    for _, name in ipairs(context.service and service.VARIABLES or {}) do
+        environment[#environment + 1] = name
+    end
+    local started, message, code = supervisor:start(words, environment,
         read_end and { from = read_end, to = arguments.lost_fd })
     if read_end then
         process.close(read_end)
@@ -177,7 +184,13 @@ local function supervise(session, lock, members, guard, arguments, context, stat
         status.outcome, status.exit = code, context:fail(codes.of(code), "%s", message)
         return nil
     end
+    if context.service then
+        context.service.say("holds " .. acquire.paths(arguments), "READY=1")
+    end
     supervisor:run()
+    if context.service then
+        context.service.say("the command has ended", "STOPPING=1")
+    end
     conclude(supervisor, context, status, members)
     return supervisor
 end
@@ -202,7 +215,8 @@ local function rest(session, lock, members, arguments, context, status, granted)
         if lease <= 0 then
             return context:say("%s after the command had ended, and before --at-least was over", acquire.describe_loss(members))
         end
-        local ready = process.poll({ session.signals, session.client:pollfd() }, min(left, lease))
+        local due = context.service and context.service.beat() or huge
+        local ready = process.poll({ session.signals, session.client:pollfd() }, min(left, lease, due))
         if ready[session.signals] and not pcall(session.take_signals, session) then
             return nil
         end
@@ -289,6 +303,7 @@ function run.run_job(arguments, context, job)
             return context:fail(codes.FAILED, "could not start the guardian: %s", problem)
         end
     end
+    context.service = not arguments.pass_notify and service.find(context.output.clean) or nil
     local status = { path = arguments.path, waited = 0, held = 0, revoked = false }
     local ok, result = pcall(hold_and_run, arguments, context, guard, status, words, job)
     if not ok then

@@ -30,7 +30,7 @@ function run.define(parser)
     parser:option "--status-fd":argname "N":convert(descriptor):description("Write the outcome to this descriptor, as JSON.")
     parser:option "--lost-fd":argname "N":convert(descriptor):description(
         "Give the command a pipe as this descriptor that ends when the lock is lost.")
-    parser:option "--metrics-file":argname "<file>":description(
+    parser:option "--metrics-file":argname "<name.prom>":description(
         "Write metrics to this file, for the textfile collector of Prometheus's node exporter.")
     settings.define(parser)
 end

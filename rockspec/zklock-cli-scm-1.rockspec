@@ -51,6 +51,7 @@ build = {
     ["zklock.cli.commands.doctor"] = "lua/zklock/cli/commands/doctor.lua",
     ["zklock.cli.commands.history"] = "lua/zklock/cli/commands/history.lua",
     ["zklock.cli.commands.hold"] = "lua/zklock/cli/commands/hold.lua",
+    ["zklock.cli.commands.lead"] = "lua/zklock/cli/commands/lead.lua",
     ["zklock.cli.commands.lock"] = "lua/zklock/cli/commands/lock.lua",
     ["zklock.cli.commands.ls"] = "lua/zklock/cli/commands/ls.lua",
     ["zklock.cli.commands.once"] = "lua/zklock/cli/commands/once.lua",

@@ -42,11 +42,16 @@ bool zkl_errors_are_output(void)
            output.st_ino == errors.st_ino;
 }
 
+void zkl_background_part(void)
+{
+    prctl(PR_SET_PDEATHSIG, 0);
+    setsid();
+}
+
 void zkl_background_leave(bool keep_errors)
 {
     int last = keep_errors && !zkl_errors_are_output() ? STDOUT_FILENO : STDERR_FILENO;
-    prctl(PR_SET_PDEATHSIG, 0);
-    setsid();
+    zkl_background_part();
     for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++) {
         if (FD_ISSET(fd, &inherited)) {
             close(fd);

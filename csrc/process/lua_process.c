@@ -277,7 +277,15 @@ static int process_fork(lua_State *L)
     return 1;
 }
 
-/* leave(keep_errors): in the child of fork: its parent may end, and a terminal closes without effect. See zkl_background_leave. */
+/* part(): in the child of fork: its parent may end, and a terminal closes without effect. */
+static int process_part(lua_State *L)
+{
+    (void)L;
+    zkl_background_part();
+    return 0;
+}
+
+/* leave(keep_errors): does that, and closes what the child has inherited. See zkl_background_leave. */
 static int process_leave(lua_State *L)
 {
     zkl_background_leave(lua_toboolean(L, 1));
@@ -588,6 +596,7 @@ LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
         {"raise", process_raise},
         {"signal", process_signal},
         {"fork", process_fork},
+        {"part", process_part},
         {"leave", process_leave},
         {"signal_group", process_signal_group},
         {"group_runs", process_group_runs},

@@ -110,9 +110,11 @@ int64_t zkl_guard_clock(void);
  * its parent ends. To be called before this process has a second thread.
  */
 pid_t zkl_background_fork(int at_end_of_parent);
+/* In the child: from now on its parent may end. Leaves the session of the terminal. */
+void zkl_background_part(void);
 /*
- * In the child: from now on its parent may end. Leaves the session of the terminal, and closes what the child has inherited:
- * standard input, output and error become /dev/null. With `keep_errors` standard error stays, unless it is the same file as output.
+ * Does the same, and closes what the child has inherited: standard input, output and error become /dev/null. With `keep_errors`
+ * standard error stays, unless it is the same file as output.
  */
 void zkl_background_leave(bool keep_errors);
 /* Whether standard error is the same file as standard output: then who reads the one waits for its end by way of the other. */

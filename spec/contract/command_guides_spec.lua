@@ -187,7 +187,7 @@ describe("docs/guides.md", function()
                 problems[#problems + 1] = path .. " is not in docs/guides.md, or differs"
             end
         end
-        assert.equal(12, count)
+        assert.equal(13, count)
         documentation.none(problems)
     end)
 end)
@@ -309,6 +309,24 @@ describe("the guide of deployments", function()
     end)
 end)
 
+describe("the guide of an address", function()
+    after_each(fixture.clean)
+
+    it("gives it to one of ten machines after the other, and takes it from each before", function()
+        local fleet = new_fleet()
+        fleet:put("vip-up", 'echo "begin vip" >>"$WITNESS/log"; mkdir "$WITNESS/vip" || echo two >>"$WITNESS/complaints"')
+        fleet:put("vip-down", 'rmdir "$WITNESS/vip"; echo "end vip" >>"$WITNESS/log"')
+        local machines = fleet:start_all(command_of(fleet, "vip.service"))
+        for count = 1, MACHINES do
+            fleet:await_begun(count)
+            os.execute("kill -TERM " .. fleet:first_in "/leaders/vip")
+        end
+        assert.same({ [143] = MACHINES }, (finish_all(machines)))
+        assert.equal(MACHINES, fleet:count("log", "end "))
+        fleet:assert_no_complaint()
+    end)
+end)
+
 describe("the guide of a part of a script", function()
     after_each(fixture.clean)
 
@@ -330,7 +348,7 @@ describe("the guide of systemd", function()
     it("has units that systemd accepts", function()
         local fleet = new_fleet()
         local words = { "systemd-analyze", "verify", "--man=no" }
-        for _, unit in ipairs { "report.service", "report.timer", "billing.service" } do
+        for _, unit in ipairs { "report.service", "report.timer", "billing.service", "vip.service" } do
             files.write(fleet.witness .. "/" .. unit, (files.read(PROGRAMS .. unit):gsub("/usr/local/bin/", fleet.bin .. "/")))
             words[#words + 1] = fleet.witness .. "/" .. unit
         end

@@ -1,6 +1,8 @@
---- `zklock run` as a service of systemd.
+--- `zklock run` as a service of systemd, and `zklock lead`.
 
 local commands = require "spec.support.commands"
+local eventually = require "spec.support.eventually"
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local unix = require "socket.unix"
 
@@ -66,5 +68,81 @@ describe("zklock run tells the manager of its service", function()
         assert.equal(variables[1] .. "\n", output)
         manager:settimeout(0)
         assert.is_nil((manager:receive()))
+    end)
+end)
+
+--- Seconds of the sessions of candidates that are cut off.
+local SESSION = 6
+
+describe("zklock lead", function()
+    after_each(fixture.clean)
+
+    --- Starts a candidate, which logs its elections, and the ends of its terms, in a directory.
+    local function start(name, path, directory, options)
+        local variables = { "NAME=" .. name, "LOG=" .. directory .. "/log" }
+        return commands.start({ "lead", "--session-timeout", tostring(SESSION), "--on-elected",
+            options.elected or 'echo "elected $NAME" >>"$LOG"', "--on-lost",
+            'echo "lost $NAME ${ZKLOCK_TOKEN:+with a token}" >>"$LOG"', path },
+            { variables = variables, servers = options.servers })
+    end
+
+    local function await_log(directory, text)
+        eventually(function()
+            return files.read(directory .. "/log") == text, files.read(directory .. "/log")
+        end, 60)
+    end
+
+    for what, cut in pairs {
+        ["after TERM"] = function(first)
+            first:signal "TERM"
+        end,
+        ["when zklock is killed"] = function(first)
+            first:signal "KILL"
+        end,
+        ["when zklock is stopped"] = function(first)
+            first:signal "STOP"
+        end,
+        ["without a server"] = function(_, link)
+            link:stop()
+        end
+    } do
+        it("runs --on-lost before another one is elected: " .. what, function()
+            local path, directory, link = fixture.path(), fixture.temporary_directory(), fixture.proxy()
+            local first = start("one", path, directory, { servers = link.address })
+            await_log(directory, "elected one\n")
+            local second = start("two", path, directory, {})
+            fixture.await_children(path, 2)
+            cut(first, link)
+            await_log(directory, "elected one\nlost one with a token\nelected two\n")
+            second:signal "TERM"
+            assert.equal(143, second:finish().status)
+            await_log(directory, "elected one\nlost one with a token\nelected two\nlost two with a token\n")
+        end)
+    end
+
+    it("exits as zklock run does, and runs --on-lost after an --on-elected that fails", function()
+        local path, directory = fixture.path(), fixture.temporary_directory()
+        assert.equal(3, start("one", path, directory, { elected = "exit 3" }):finish().status)
+        await_log(directory, "lost one with a token\n")
+        local leader = start("two", path, directory, {})
+        await_log(directory, "lost one with a token\nelected two\n")
+        assert.equal(123, commands.run({ "lead", "-n", "--on-elected", "true", "--on-lost", "echo never", path }).status)
+        assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
+        assert.equal(120, leader:finish().status)
+        await_log(directory, "lost one with a token\nelected two\nlost two with a token\n")
+    end)
+
+    it("releases when --on-lost has ended", function()
+        local path, directory = fixture.path(), fixture.temporary_directory()
+        assert(os.execute("mkfifo " .. directory .. "/gate"))
+        local leader = commands.start { "lead", "--on-elected", "echo elected", "--on-lost",
+            "echo lost; read line <" .. directory .. "/gate", path }
+        assert.equal("elected", leader:line())
+        leader:signal "TERM"
+        assert.equal("lost", leader:line())
+        assert.equal(123, commands.run({ "run", "-n", path, "--", "true" }).status)
+        assert(io.open(directory .. "/gate", "w")):close()
+        assert.equal(143, leader:finish().status)
+        assert.same({}, fixture.children(path))
     end)
 end)

@@ -73,18 +73,22 @@ local function signal_name(text)
     return text
 end
 
---- Adds the options about the end of a command. `who`: what is stopped.
+--- Adds the options about the end of a command. `who`: what is stopped. Not --on-lost.
 function Supervisor.define(parser, who)
     parser:option "-k --kill-after":argname "GRACE":convert(acquire.seconds):default(GRACE):show_default(false):description(
         "Seconds between the first signal and KILL (5); when the lock is lost at most an eighth of the session timeout.")
     parser:option "--signal":argname "SIGNAL":convert(signal_name):default "TERM":show_default(false):description(
         "The first signal (TERM).")
-    parser:option "--on-lost":argname "ACTION":choices { "stop", "warn" }:default "stop":show_default(false):description(
-        format("What to do when the lock is lost: stop the %s (the default), or warn.", who))
     parser:option "--on-revoke":argname "ACTION":choices { "ignore", "stop" }:default "ignore":show_default(false):description(
         format("What to do when another contender asks for the lock: ignore (the default), or stop the %s.", who))
     parser:option "--max-hold":argname "SEC":convert(acquire.seconds):description(
         format("Stop the %s after so long (90, 90s, 5m).", who))
+end
+
+--- Adds --on-lost.
+function Supervisor.define_on_lost(parser, who)
+    parser:option "--on-lost":argname "ACTION":choices { "stop", "warn" }:default "stop":show_default(false):description(
+        format("What to do when the lock is lost: stop the %s (the default), or warn.", who))
 end
 
 ---@param settings table

@@ -22,6 +22,7 @@ function lock.define(parser)
     parser:usage 'Usage: eval "$(zklock lock [OPTIONS] PATH)" || exit'
     acquire.define(parser)
     Supervisor.define(parser, "shell")
+    Supervisor.define_on_lost(parser, "shell")
     settings.define(parser)
 end
 

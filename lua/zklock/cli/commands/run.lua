@@ -22,6 +22,7 @@ function run.define(parser)
     acquire.define(parser)
     parser:option "-c --command":argname "STRING":target "shell":description "Run this by /bin/sh."
     Supervisor.define(parser, "command")
+    Supervisor.define_on_lost(parser, "command")
     parser:option "--at-least":argname "SEC":convert(acquire.seconds):description(
         "Keep the lock for so long after it was acquired (60, 60s, 5m), also if the command ends earlier.")
     parser:flag "--detach":description "With --at-least: exit when the command has ended, and keep the lock in the background."
@@ -144,7 +145,7 @@ local function conclude(supervisor, context, status, members)
 end
 
 --- Runs the command under the lock. The status gets what is known.
-local function supervise(session, lock, members, guard, arguments, context, status, words)
+local function supervise(session, lock, members, guard, arguments, context, status, words, job)
     local read_end, write_end
     if arguments.lost_fd then
         read_end, write_end = process.pipe()
@@ -175,10 +176,10 @@ local function supervise(session, lock, members, guard, arguments, context, stat
     for _, name in ipairs(context.service and service.VARIABLES or {}) do
         environment[#environment + 1] = name
     end
-    local started, message, code = supervisor:start(words, environment,
-        read_end and { from = read_end, to = arguments.lost_fd })
-    if read_end then
-        process.close(read_end)
+    local pass = read_end and { from = read_end, to = arguments.lost_fd } or job and job.pass and job.pass(environment) or nil
+    local started, message, code = supervisor:start(words, environment, pass)
+    if pass then
+        process.close(pass.from)
     end
     if not started then
         status.outcome, status.exit = code, context:fail(codes.of(code), "%s", message)
@@ -245,7 +246,7 @@ local function hold_and_run(arguments, context, guard, status, words, job)
     }, deadline)
     status.waited = process.now() - began
     local supervisor
-    if lock and job and not job.begin(session, lock, context, status) then
+    if lock and job and job.begin and not job.begin(session, lock, context, status) then
         lock = nil -- it is released with the session
     elseif not lock then
         status.outcome, status.exit = outcome, members
@@ -254,9 +255,12 @@ local function hold_and_run(arguments, context, guard, status, words, job)
         status.token, status.identity = members[1]:token(), client:desk().identity
         local granted = process.now()
         write_metrics(arguments, context, status)
-        supervisor = supervise(session, lock, members, guard, arguments, context, status, words)
+        supervisor = supervise(session, lock, members, guard, arguments, context, status, words, job)
         local is_over = has_ended_by_itself(supervisor)
-        if is_over and job then
+        if job and job.after then
+            job.after(session, lock)
+        end
+        if is_over and job and job.finish then
             job.finish(supervisor, context, status)
         end
         if is_over and arguments.at_least then
@@ -282,9 +286,10 @@ end
 --- Runs the subcommand.
 ---@param arguments table
 ---@param context table
----@param job? table for `zklock once`: `begin(session, hold, context, status)` is called when the lock is held; it returns
---   whether the command is to run, or fills in the status. `finish(supervisor, context, status)` is called when the command has
---   ended by itself; it may change the status
+---@param job? table for `zklock once` and `zklock lead`, with some of these functions. `begin(session, hold, context, status)` is
+--   called when the lock is held; it returns whether the command is to run, or fills in the status. `pass(variables)` returns
+--   `{from =, to =}`, a descriptor for the command. `after(session, hold)` is called when the command has ended, before the lock is
+--   released. `finish(supervisor, context, status)` is called when it has ended by itself; it may change the status
 function run.run_job(arguments, context, job)
     context.quiet = arguments.quiet
     local words, wrong = check(arguments)

@@ -137,6 +137,7 @@ static void free_client(zkl_desk *desk)
     zkl_client *client = zkl_client_of(desk);
     zkl_alarm_close(&client->poll_owner.alarm);
     zkl_log_close(&client->log);
+    zkl_free(client->new_servers);
     zkl_tls_link_free(client->tls_link);
     zkl_connector_free(client->connector);
     zkl_desk_free(desk);
@@ -401,6 +402,25 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
 fail:
     zkl_desk_drop(&client->desk);
     return NULL;
+}
+
+bool zkl_client_set_servers(zkl_client *client, const char *servers)
+{
+    char *shuffled = zkl_client_forked(client) ? NULL : shuffle_servers(servers);
+    if (shuffled == NULL) {
+        return false;
+    }
+    pthread_mutex_lock(&client->desk.mutex);
+    if (zkl_life_has_reached(&client->desk.life, ZKL_LIFE_CLOSE_WANTED)) {
+        pthread_mutex_unlock(&client->desk.mutex);
+        zkl_free(shuffled);
+        return false;
+    }
+    char *before = client->new_servers;
+    client->new_servers = shuffled;
+    zkl_desk_unlock_and_wake(&client->desk);
+    zkl_free(before);
+    return true;
 }
 
 void zkl_client_close(zkl_client *client)

@@ -45,6 +45,12 @@ void zkl_client_join(zkl_client *client);
 /* Drops the reference. Closes the client if it is still open. */
 void zkl_client_release(zkl_client *client);
 
+/*
+ * Replaces the servers by those of another connection string with the same chroot. A connection with one of them goes on; otherwise
+ * the session moves to one of them. Returns false if there is no memory, or the client is closed.
+ */
+bool zkl_client_set_servers(zkl_client *client, const char *servers);
+
 /* Whether this process is a child of the process that opened the client. */
 bool zkl_client_forked(const zkl_client *client);
 /* The fd that is readable while zkl_client_next or zkl_client_next_log has something to return, or after the state has changed. */

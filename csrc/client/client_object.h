@@ -83,6 +83,7 @@ struct zkl_client {
     zkl_registration registration;
     zkl_poll_owner poll_owner;
     zkl_server_socket socket;
+    char *new_servers; /* desk.mutex: what zkl_client_set_servers has set and the I/O thread has not taken; NULL */
     zkl_connector *connector; /* engine_mutex; NULL once the I/O thread has ended */
     zkl_tls_link *tls_link;   /* engine_mutex; NULL without TLS, and once the I/O thread has ended */
     zkl_published published;

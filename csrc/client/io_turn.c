@@ -215,11 +215,24 @@ void zkl_client_push(zkl_client *client)
     }
 }
 
+/* Takes the servers that were set. Returns whether the connection must be ended: its server is not one of them. I/O thread. */
+static bool take_servers(zkl_client *client)
+{
+    pthread_mutex_lock(&client->desk.mutex);
+    char *servers = client->new_servers;
+    client->new_servers = NULL;
+    pthread_mutex_unlock(&client->desk.mutex);
+    bool leave = servers != NULL && zkl_connector_set_servers(client->connector, servers);
+    zkl_free(servers);
+    return leave;
+}
+
 /* Does what is due in the engine, and asks it what to wait for next. `by_caller` as in zkl_client_turn. */
 static void prepare(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
     client->socket.connecting = false;
     client->socket.may_block = !by_caller;
+    bool leave = !by_caller && take_servers(client);
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
     if (client->tls_link != NULL) {
         zkl_tls_link_prepare(client->tls_link);
@@ -229,6 +242,7 @@ static void prepare(zkl_client *client, zkl_poll *wanted, bool by_caller)
         zkl_connector_give_up(client->connector);
         wanted->must_disconnect = true;
     }
+    wanted->must_disconnect = wanted->must_disconnect || (leave && wanted->fd >= 0);
     if (wanted->must_disconnect) {
         shutdown(wanted->fd, SHUT_RDWR);
     }

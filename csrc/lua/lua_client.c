@@ -52,6 +52,13 @@ static int client_hold(lua_State *L, zkl_client *client)
     return 1;
 }
 
+/* client:set_servers(connection string) -> bool; see zkl_client_set_servers */
+static int client_set_servers(lua_State *L, zkl_client *client)
+{
+    lua_pushboolean(L, zkl_client_set_servers(client, luaL_checkstring(L, 2)));
+    return 1;
+}
+
 /* client:push() */
 static int client_push(lua_State *L, zkl_client *client)
 {
@@ -348,6 +355,7 @@ const method client_methods[] = {
     {"ring", .with_client = client_ring},
     {"hold", .with_client = client_hold},
     {"push", .with_client = client_push},
+    {"set_servers", .with_client = client_set_servers},
     {"wait", .with_client = client_wait},
     {"catch_up", .with_client = client_catch_up},
     {"next", .with_client = client_next},

@@ -26,6 +26,7 @@ typedef struct {
 
 struct zkl_connector {
     zkl_server_list servers;
+    zkl_server_list replaced; /* An earlier list: the latest zkl_connector_take has returned one of its servers. */
     zkl_race race;
     char *hosts;     /* The connection string without the chroot, for messages. */
     char *addresses; /* The C client connects to these: the listener, twice, and the chroot. */
@@ -312,6 +313,7 @@ int zkl_connector_take(zkl_connector *connector, zkl_server **server)
     int fd = connector->winner.dial.fd;
     connector->winner.dial.fd = -1;
     connector->problem[0] = '\0';
+    zkl_server_list_free(&connector->replaced);
     zkl_race_try(&connector->race, zkl_clock(), connector->took);
     *server = &connector->servers.servers[connector->winner.server];
     return fd;
@@ -436,9 +438,50 @@ void zkl_connector_free(zkl_connector *connector)
     zkl_dials_close(connector->listener);
     zkl_race_free(&connector->race);
     zkl_server_list_free(&connector->servers);
+    zkl_server_list_free(&connector->replaced);
     zkl_free(connector->addresses);
     zkl_free(connector->hosts);
     zkl_free(connector);
+}
+
+/* Returns the index of the server with this text; -1: there is none. */
+static int32_t find_server(const zkl_server_list *list, const char *text)
+{
+    for (int32_t i = 0; i < list->count; i++) {
+        if (strcmp(list->servers[i].text, text) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+bool zkl_connector_set_servers(zkl_connector *connector, const char *servers)
+{
+    zkl_race_state state = connector->race.state;
+    bool connected = state == ZKL_RACE_TRYING || state == ZKL_RACE_ANSWERED;
+    zkl_server_list list = {.servers = NULL};
+    char *hosts = zkl_copy(servers, strcspn(servers, "/"));
+    bool able = hosts != NULL && zkl_server_list_init(&list, servers);
+    int32_t current = able && connected ? find_server(&list, text_of(connector, connector->winner.server)) : -1;
+    if (!able || !zkl_race_renew(&connector->race, list.count, current)) {
+        zkl_server_list_free(&list);
+        zkl_free(hosts);
+        return false;
+    }
+    for (int i = 0; i < ZKL_RACE_MOST_PENDING; i++) {
+        zkl_dial_end(&connector->attempts[i].dial);
+    }
+    stop_dialing(connector);
+    if (connector->replaced.servers == NULL) {
+        connector->replaced = connector->servers;
+    } else {
+        zkl_server_list_free(&connector->servers); /* nothing of it was taken */
+    }
+    connector->servers = list;
+    connector->winner.server = current >= 0 ? current : 0;
+    zkl_free(connector->hosts);
+    connector->hosts = hosts;
+    return connected && current < 0;
 }
 
 const char *zkl_connector_addresses(const zkl_connector *connector)

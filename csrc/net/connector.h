@@ -30,6 +30,11 @@ typedef void (*zkl_connector_log_fn)(void *context, int level, const char *messa
 zkl_connector *zkl_connector_new(const char *servers, int32_t session_timeout_ms, uint64_t random,
                                  zkl_connector_log_fn log, void *log_context, char *message);
 void zkl_connector_free(zkl_connector *connector);
+/*
+ * Replaces the servers. A connection with one that is in the new list goes on. Returns true if the C client's connection must be ended
+ * because its server is not; the next race is about the new ones. Without memory, nothing changes. I/O thread.
+ */
+bool zkl_connector_set_servers(zkl_connector *connector, const char *servers);
 /* The connection string for the C client: the listener's address, and the chroot. Any thread. */
 const char *zkl_connector_addresses(const zkl_connector *connector);
 

@@ -43,6 +43,24 @@ void zkl_race_free(zkl_race *race)
     race->servers = NULL;
 }
 
+bool zkl_race_renew(zkl_race *race, int32_t count, int32_t current)
+{
+    zkl_race renewed;
+    if (!zkl_race_init(&renewed, count, race->timeout, race->random)) {
+        return false;
+    }
+    if (current >= 0) {
+        assert(race->state == ZKL_RACE_TRYING || race->state == ZKL_RACE_ANSWERED);
+        renewed.state = race->state;
+        renewed.current = renewed.first = current;
+        renewed.begun_at = race->begun_at;
+        renewed.answer_by = race->answer_by;
+    }
+    zkl_race_free(race);
+    *race = renewed;
+    return true;
+}
+
 static void enter_race(zkl_race *race, zkl_race_state next)
 {
 #define TO(state) (1U << ZKL_RACE_##state)

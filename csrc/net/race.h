@@ -73,6 +73,11 @@ typedef struct {
 bool zkl_race_init(zkl_race *race, int32_t count, int64_t timeout, uint64_t random);
 void zkl_race_free(zkl_race *race);
 /*
+ * There are other servers now. `current`: the index that the server has now with which there is a connection (TRYING, ANSWERED): it
+ * goes on. -1: the race is IDLE. Returns false if there is no memory; then nothing has changed.
+ */
+bool zkl_race_renew(zkl_race *race, int32_t count, int32_t current);
+/*
  * There is no connection, and one is wanted. Call it in each turn until the race has REACHED a server. In the states TRYING and
  * ANSWERED it means that the connection has ended.
  */

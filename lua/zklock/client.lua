@@ -181,6 +181,34 @@ function Client:group_stats()
     return self._lock_groups:read()
 end
 
+--- Replaces the list of servers, for example when an ensemble moves. The session and its locks stay: if the present server is in
+-- the new list, so does the connection; otherwise it is ended, and made with one of the new servers. All must belong to the
+-- ensemble.
+---@param servers string as of zklock.connect, with the client's chroot or without one
+---@return true? set
+---@return string? message
+---@return zklock.Code? code "closed", "forked"
+function Client:set_servers(servers)
+    check_self(self, "set_servers")
+    local normal, wrong = options.servers(servers)
+    local chroot = self._desk.servers:match "/.*$" or ""
+    if normal and not normal:find("/", 1, true) then
+        normal = normal .. chroot
+    end
+    wrong = wrong or (normal:match "/.*$" or "") ~= chroot and format("the chroot must be the client's, '%s'", chroot)
+    if wrong then
+        error("client:set_servers: " .. wrong, 2)
+    end
+    local state, problem, code = self._desk.core:state()
+    if state == nil then
+        return nil, problem, code
+    elseif not self._desk.core:set_servers(normal) then
+        return nil, "the client is closed", "closed"
+    end
+    self._desk.servers = normal
+    return true
+end
+
 -- The pump
 -- -------------------------------------------------------------------------------------------------------------------
 

@@ -130,6 +130,21 @@ describe("tls", function()
         assert.is_true(second:token() > token)
     end)
 
+    spec("moves the session, with its locks, to another name of a server", function()
+        local client = connect()
+        local lock, other = client:mutex "/moved", (address:gsub("127.0.0.1", "localhost"))
+        assert(lock:acquire(10))
+        for index, list in ipairs { address, other .. "," .. address, other, other, address } do
+            local connections = index < 3 and 1 or index < 5 and 2 or 3
+            assert.is_true(client:set_servers(list))
+            fixture.pump_until(client, function()
+                return client:exists("/", { timeout = 20 }) and client:stats().connections == connections
+            end, 20)
+        end
+        assert.is_true(lock:held())
+        assert.equal(1, client:stats().sessions)
+    end)
+
     spec("shows a certificate that is an identity in acls", function()
         local client = connect(nil, nil, { acl = "creator" })
         local lock = client:mutex "/closed"

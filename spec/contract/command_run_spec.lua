@@ -459,6 +459,65 @@ describe("zklock run", function()
     end)
 end)
 
+describe("zklock run reads the servers again at HUP, and", function()
+    after_each(fixture.clean)
+
+    --- Writes a configuration file with these servers. Returns the options for support.commands by which it counts.
+    local function configure(directory, servers)
+        files.write(directory .. "/zklock.lua", ("return { servers = %q }"):format(servers))
+        return { servers = "", variables = { "ZKLOCK_CONFIG=" .. directory .. "/zklock.lua" } }
+    end
+
+    it("moves the session and its lock while the command runs", function()
+        local path, directory, link = fixture.path(), commands.directory(), fixture.proxy()
+        local wrapper = commands.start({ "run", "--session-timeout", "6", path, "-c",
+            "trap 'echo hup' HUP; trap 'exit 7' TERM; echo begun; while :; do sleep 0.05; done" },
+            configure(directory, link.address))
+        assert.equal("begun", wrapper:line())
+        local other = fixture.client({ session_timeout = 6 }, link.address):mutex(fixture.path())
+        assert(other:acquire(20))
+        configure(directory, fixture.servers())
+        wrapper:signal "HUP"
+        assert.equal("hup", wrapper:line())
+        link:stop()
+        eventually(function() -- so long the lock would have been held without a server
+            return not other:held()
+        end)
+        wrapper:signal "TERM"
+        local result = wrapper:finish()
+        assert.equal(7, result.status, result.errors)
+        assert.truthy(result.errors:find("the servers are " .. fixture.servers() .. " now", 1, true), result.errors)
+    end)
+
+    it("keeps its place while it waits without a terminal; a file that cannot be read changes nothing", function()
+        local path, directory, link = fixture.path(), commands.directory(), fixture.proxy()
+        local holder = fixture.client():mutex(path)
+        assert(holder:acquire(20))
+        local words = { "setsid" }
+        for _, word in ipairs(commands.words({ "run", path, "--", "true" }, configure(directory, link.address))) do
+            words[#words + 1] = word
+        end
+        local waiter = fixture.remember(program.run("zklock", words))
+        fixture.await_children(path, 2)
+        local node = fixture.children(path)
+        files.write(directory .. "/zklock.lua", "return {")
+        waiter:signal "HUP"
+        local function await_message(text)
+            eventually(function()
+                return files.read(waiter.directory .. "/err"):find(text, 1, true)
+            end)
+        end
+        await_message("the servers stay " .. link.address)
+        configure(directory, fixture.servers())
+        waiter:signal "HUP"
+        await_message("the servers are " .. fixture.servers() .. " now")
+        link:stop()
+        assert.same(node, fixture.children(path))
+        assert(holder:release())
+        assert.equal(0, waiter:finish().status)
+    end)
+end)
+
 describe("zklock run locks", function()
     after_each(fixture.clean)
 

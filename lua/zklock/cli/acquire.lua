@@ -167,6 +167,22 @@ local function give_up(arguments, context, message, code)
     return nil, acquire.refusal(arguments, arguments.no_wait and codes.REFUSED or codes.TIMEOUT), outcome
 end
 
+--- Reads the servers of the machine's configuration again. The session moves to them.
+local function reload(session, arguments, context)
+    local read, wrong = settings.read(arguments)
+    local moves = read and read.servers ~= session.servers
+    local ok, problem
+    if moves then
+        ok, problem = pcall(session.client.set_servers, session.client, read.servers)
+    end
+    if ok then
+        session.servers = read.servers
+        context:warn("the servers are %s now", read.servers)
+    elseif not read or moves then
+        context:warn("the servers stay %s: %s", session.servers, context.describe(wrong or problem))
+    end
+end
+
 --- Acquires the locks of the command line. Names the holder on stderr if that takes a while.
 ---@param session table
 ---@param arguments table
@@ -178,6 +194,9 @@ end
 ---@return string? # outcome, if it failed
 function acquire.acquire(session, arguments, context, options, deadline)
     local lock, members = make(session, arguments, options)
+    session.reload = function()
+        reload(session, arguments, context)
+    end
     local own = held_by_caller(session, arguments, members)
     if own then
         return nil, context:fail(codes.FAILED, "a zklock run that has started this command holds %s: it could wait for itself; " ..

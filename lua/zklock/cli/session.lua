@@ -2,8 +2,8 @@
 --
 -- Waits poll the client's descriptor together with the descriptor of the signals. INT, TERM, HUP and QUIT raise an *interruption*
 -- out of the wait, a table with the field `signal`: the acquisition under way is given up, and zklock.cli closes the client.
--- TSTP stops the process, as it would without us. CHLD calls the setting `on_child`. Other signals have no meaning while no
--- command runs.
+-- HUP calls `reload` instead, if it is set and there is no terminal. TSTP stops the process, as it would without us. CHLD calls the
+-- setting `on_child`. Other signals have no meaning while no command runs.
 
 local caller = require "zklock.lock.caller"
 local checks = require "zklock.options"
@@ -32,10 +32,20 @@ local function interruption(signal)
     return setmetatable({ signal = signal }, { __metatable = "zklock interruption" })
 end
 
+local function has_terminal()
+    local terminal = process.terminal()
+    if terminal then
+        process.close(terminal)
+    end
+    return terminal ~= nil
+end
+
 --- Acts on the signals that have come while no command runs.
 local function take_signals(self)
     for signal in process.next_signal, self.signals do
-        if INTERRUPTING[signal] and not self.closing then
+        if signal == "HUP" and self.reload and not has_terminal() then
+            self.reload()
+        elseif INTERRUPTING[signal] and not self.closing then
             error(interruption(signal), 0)
         elseif signal == "TSTP" then
             process.raise("TSTP", false)

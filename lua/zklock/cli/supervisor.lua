@@ -95,8 +95,8 @@ end
 --   `lock`, `client` and `signals` are objects. `guard` is one, or false. `term` is the signal to end the command with.
 --   `grace` is the number of seconds until KILL. `on_lost` is "stop" or "warn". `max_hold` is a number of seconds, or nil.
 --   is_revoked() returns whether another client has asked for the lock. beat(), or nil, is called in each turn, and returns in how
---   many seconds it is due again. lost_fd is a descriptor to close when the lock is lost, or nil. say(format, ...) writes a
---   message.
+--   many seconds it is due again. reload() is called at HUP. lost_fd is a descriptor to close when the lock is lost, or nil.
+--   say(format, ...) writes a message.
 function Supervisor.new(settings)
     local self = setmetatable({
         state = RUNNING,
@@ -284,6 +284,9 @@ end
 
 --- Passes a signal on.
 function Supervisor:take(signal)
+    if signal == "HUP" then
+        self.reload()
+    end
     if FORWARDED[signal] then
         self.asked_to_end = self.asked_to_end or ENDING[signal] or false
         self:send(signal)

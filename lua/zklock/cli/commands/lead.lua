@@ -32,8 +32,8 @@ end
 --- The descriptor of the keeper's end of the pipe.
 local KEEPER_FD = 9
 
---- The keeper. Processes that --on-elected leaves behind have no end of the pipe.
-local KEEPER = ('/bin/sh -c "$1" %d>&- || exit; exec sleep infinity'):format(KEEPER_FD)
+--- The keeper. HUP is for zklock. Processes that --on-elected leaves behind have no end of the pipe.
+local KEEPER = ('trap "" HUP; /bin/sh -c "$1" %d>&- || exit; exec sleep infinity'):format(KEEPER_FD)
 
 --- The agent: waits for the end of the pipe, and runs a command with the variables that came by it; none if nothing came.
 local function serve(read_end, command, context)

@@ -31,10 +31,13 @@ local Keeper = setmetatable({}, { __index = Supervisor })
 Keeper.__index = Keeper
 
 --- Signals by which another process, above all `zklock unlock`, ends the hold.
-local ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
+local ENDING = { INT = true, TERM = true, QUIT = true }
 
 function Keeper:take(signal)
     self.released = self.released or ENDING[signal]
+    if signal == "HUP" then
+        self.reload()
+    end
 end
 
 --- Whether nothing is left to do for the shell, though it goes on.
@@ -79,6 +82,7 @@ local function hold(arguments, context, caller, guard)
         lock = got,
         client = session.client,
         signals = context.signals,
+        reload = session.reload,
         guard = guard,
         term = arguments.signal,
         grace = arguments.kill_after,

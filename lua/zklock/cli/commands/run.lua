@@ -158,6 +158,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
         lock = lock,
         client = session.client,
         signals = context.signals,
+        reload = session.reload,
         guard = guard,
         term = arguments.signal,
         grace = arguments.kill_after,

@@ -30,8 +30,8 @@ local concat, insert, remove = table.concat, table.insert, table.remove
 
 --- All subcommands, in the order of --help.
 local NAMES = {
-    "run", "once", "lock", "unlock", "hold", "ls", "who", "why", "history", "watch", "top", "ui", "revoke", "break", "doctor",
-    "bench", "dev", "completion"
+    "run", "once", "lock", "unlock", "hold", "ls", "who", "why", "history", "watch", "top", "ui", "revoke", "break", "resize",
+    "doctor", "bench", "dev", "completion"
 }
 
 --- The signals that are read from a descriptor. Subcommands decide what they mean.

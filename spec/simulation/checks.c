@@ -492,12 +492,6 @@ static void node_changed(void *context, const char *path, int64_t by)
     }
 }
 
-/*
- * Longer than a server lags, longer than a request is held back, and longer than the C client needs to notice a dead
- * connection.
- */
-#define HEARS_WITHIN (4 * run.timeout)
-
 static int64_t earliest_request(const acquisition_record *record)
 {
     int64_t asked_at = 0;

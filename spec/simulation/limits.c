@@ -100,7 +100,9 @@ void note_limit_change(const char *server_path)
 bool mismatch_explained(const acquisition_record *record)
 {
     totals.mismatches++;
-    bool changed = run.limit_since[record->path] >= record->asked_at;
+    /* A try may be refused by the list of a server that lags. Others have created their nodes before their list. */
+    int64_t lag = record->try_only ? HEARS_WITHIN : 0;
+    bool changed = run.limit_since[record->path] + lag >= record->asked_at;
     int32_t written = written_limit(record->path);
     bool differs = is_resized(record->path) ? written < record->count : written != record->limit;
     return (run.mismatch || run.resizes) && (changed || differs);

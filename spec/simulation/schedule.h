@@ -485,6 +485,12 @@ void visit_strays(void);
 /* Returns whether there is such a node, or may be one soon. Stores one path for a message. */
 bool strays_left(const char **example);
 
+/*
+ * Longer than a server lags, longer than a request is held back, and longer than the C client needs to notice a dead
+ * connection.
+ */
+#define HEARS_WITHIN (4 * run.timeout)
+
 /* limits.c */
 void check_limit(int path);
 /* A semaphore gets this limit, if its directory exists. */

@@ -135,6 +135,7 @@ build = {
     ["zklock.inspect.words"] = "lua/zklock/inspect/words.lua",
     ["zklock.key"] = "lua/zklock/key.lua",
     ["zklock.latch"] = "lua/zklock/latch.lua",
+    ["zklock.group"] = "lua/zklock/group.lua",
     ["zklock.leader"] = "lua/zklock/leader.lua",
     ["zklock.lock"] = "lua/zklock/lock.lua",
     ["zklock.lock.acquire"] = "lua/zklock/lock/acquire.lua",

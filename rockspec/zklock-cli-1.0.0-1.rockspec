@@ -57,6 +57,7 @@ build = {
     ["zklock.cli.commands.lock"] = "lua/zklock/cli/commands/lock.lua",
     ["zklock.cli.commands.ls"] = "lua/zklock/cli/commands/ls.lua",
     ["zklock.cli.commands.once"] = "lua/zklock/cli/commands/once.lua",
+    ["zklock.cli.commands.resize"] = "lua/zklock/cli/commands/resize.lua",
     ["zklock.cli.commands.revoke"] = "lua/zklock/cli/commands/revoke.lua",
     ["zklock.cli.commands.run"] = "lua/zklock/cli/commands/run.lua",
     ["zklock.cli.commands.top"] = "lua/zklock/cli/commands/top.lua",

@@ -259,6 +259,7 @@ typedef enum {
     ZKL_BREAK_GUARDS,    /* take guards of a lost connection for good */
     ZKL_BREAK_NEWEST,    /* let heartbeats check nodes in turn only, not always the one that was created last */
     ZKL_BREAK_PASS,      /* pass a lock on though another node is ahead */
+    ZKL_BREAK_RESIZED,   /* grant permits by the limit that was known, though a resize has changed it */
     ZKL_BREAK_RACE       /* try no other address while a connection is under way */
 } zkl_broken_rule;
 /* The set of broken rules, one bit (1 << rule) for each. */

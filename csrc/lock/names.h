@@ -42,6 +42,9 @@ typedef struct {
 /* The name of the directory of a lock's flags begins with this, and the end of the lock's path follows: see zkl_queue_flag. */
 #define ZKL_FLAGS "_flags_"
 
+/* The child of a semaphore's "leases" that says that the limit was changed, and counts whatever number clients name. */
+#define ZKL_RESIZED "resized"
+
 /* Room for any name that zkl_node_prefix makes, ZooKeeper's ten digits, a sign and the NUL. */
 #define ZKL_NODE_NAME_SIZE 72
 

@@ -26,7 +26,7 @@
  * This needs no request for the permits. It happens at most `handoff` times in a row, so a waiter that is ahead of that
  * acquisition in the queue waits for at most that many acquisitions of this client.
  *
- * An acquisition with another limit than the semaphore's is refused: permits_limit.c.
+ * An acquisition with another limit than the semaphore's is refused, unless the semaphore was resized: permits_limit.c.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -237,7 +237,7 @@ static bool may_pass(zkl_acquisition *from, const zkl_acquisition *to)
 {
     const zkl_permits *had = from->part;
     const zkl_permits *wanted = to->part;
-    bool fits = wanted->limit == had->limit && wanted->count <= had->count;
+    bool fits = to->spec->lock.permits == from->spec->lock.permits && wanted->count <= had->count;
     bool alike = zkl_lock_spec_alike(to->spec, from->spec);
     bool fair = had->handed_over < to->spec->lock.handoff || ZKL_BROKEN(ZKL_BREAK_HANDOFF);
     const zkl_entry *entry;
@@ -635,6 +635,17 @@ static void searched(zkl_acquisition *acquisition, int rc, const struct String_v
     }
 }
 
+/* A try's list has shown that the semaphore was resized, and another limit than the known one: reads it, and lists again. */
+static void look_anew(zkl_acquisition *acquisition)
+{
+    zkl_queue *leases = permits_of(acquisition)->leases;
+    bool was_known = leases->limit_mzxid != 0;
+    leases->limit_mzxid = 0;
+    if (!was_known || !zkl_permits_look(acquisition)) {
+        zkl_entry_try_again(acquisition->entry); /* the read was refused */
+    }
+}
+
 void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *reply)
 {
     zkl_permits *permits = acquisition->part;
@@ -663,9 +674,12 @@ void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *r
         return;
     }
     static const struct String_vector none = {0, NULL};
-    if (rc == ZNONODE || zkl_permits_limit_fits(acquisition, reply->stat)) {
+    const struct String_vector *names = rc == ZOK ? reply->names : &none;
+    if (zkl_permits_limit_fits(acquisition, rc == ZOK ? reply->stat : NULL, names)) {
         permits->undecided = false;
-        judge(acquisition, reply, rc == ZOK ? reply->names : &none);
+        judge(acquisition, reply, names);
+    } else if (queue_entry->state == ZKL_ENTRY_LOOKING) {
+        look_anew(acquisition);
     }
 }
 

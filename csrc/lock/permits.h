@@ -20,7 +20,7 @@ typedef enum {
 /* The part of a semaphore's acquisition beside its queue entry. docs/design.md has the table of its states. */
 typedef struct {
     zkl_queue *leases;   /* the directory of the leases; acquisition->queue is the semaphore's "locks" */
-    int32_t limit;       /* how many permits the semaphore has */
+    int32_t limit;       /* how many permits the semaphore has, by the latest list that was evaluated */
     int32_t count;       /* how many are wanted */
     int32_t excess;      /* how many other permits have to go, by the latest list, before there is room */
     int32_t handed_over; /* how often in a row its permits have passed from one acquisition to another */

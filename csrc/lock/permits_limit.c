@@ -4,10 +4,14 @@
  * The number is in the data of "leases", in decimal. An acquisition with another limit is refused. Curator writes no
  * limit; then the first of our acquisitions writes its own.
  *
+ * If the semaphore was resized, which the node "resized" among the leases says, acquisitions take that number for their own. One list
+ * shows which permits are taken, whether the semaphore was resized, and by its mzxid which number was written then.
+ *
  * The number is read once for all acquisitions of a queue. It is read again when a list of the leases shows that the data
  * may have changed.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "permits.h"
 #include "permits_limit.h"
@@ -15,8 +19,7 @@
 
 const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data)
 {
-    const zkl_permits *permits = acquisition->part;
-    snprintf(data, ZKL_DIRECTORY_DATA_SIZE, "%d", (int)permits->limit);
+    snprintf(data, ZKL_DIRECTORY_DATA_SIZE, "%d", (int)acquisition->spec->lock.permits);
     return data;
 }
 
@@ -104,11 +107,11 @@ static void on_limit_got(void *owner, int rc, const zkl_reply *reply)
     zkl_queue_drop(owner);
 }
 
-static void ask_limit(zkl_permits *permits)
+static void ask_limit(const zkl_acquisition *acquisition)
 {
-    zkl_queue *leases = permits->leases;
+    zkl_queue *leases = ((const zkl_permits *)acquisition->part)->leases;
     if (!leases->limit_flying) {
-        leases->limit_wanted = permits->limit;
+        leases->limit_wanted = acquisition->spec->lock.permits;
         const zkl_ask ask = {.on_reply = on_limit_got, .owner = leases};
         leases->limit_flying = zkl_send_get(leases->locks->wire, &ask, leases->path, NULL, NULL) == ZOK;
         leases->uses += leases->limit_flying;
@@ -117,30 +120,61 @@ static void ask_limit(zkl_permits *permits)
 
 void zkl_permits_want_limit(zkl_acquisition *acquisition)
 {
-    zkl_permits *permits = acquisition->part;
+    const zkl_permits *permits = acquisition->part;
     if (permits->leases->limit_mzxid == 0) {
-        ask_limit(permits);
+        ask_limit(acquisition);
     }
 }
 
-bool zkl_permits_limit_fits(zkl_acquisition *acquisition, const struct Stat *stat)
+static bool is_resized(const struct String_vector *names)
+{
+    for (int32_t i = 0; i < names->count; i++) {
+        if (strcmp(names->data[i], ZKL_RESIZED) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The semaphore has as many permits as its limit says, whatever the acquisition expects. Returns false if it wants more: refused. */
+static bool take_limit(zkl_acquisition *acquisition)
+{
+    zkl_permits *permits = acquisition->part;
+    permits->limit = permits->leases->limit;
+    if (permits->count > permits->limit) {
+        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_MISMATCH,
+                               "the semaphore '%.400s' has only %d permits now, not %d",
+                               zkl_acquisition_path(acquisition), (int)permits->limit, (int)permits->count);
+        zkl_acquisition_leave(acquisition);
+        return false;
+    }
+    return true;
+}
+
+bool zkl_permits_limit_fits(zkl_acquisition *acquisition, const struct Stat *stat, const struct String_vector *names)
 {
     zkl_permits *permits = acquisition->part;
     const zkl_queue *leases = permits->leases;
-    if (ZKL_BROKEN(ZKL_BREAK_LIMIT)) {
+    permits->limit = acquisition->spec->lock.permits;
+    if (stat == NULL || ZKL_BROKEN(ZKL_BREAK_LIMIT)) {
         return true;
     }
-    if (leases->limit_mzxid != stat->mzxid) {
+    bool resized = is_resized(names);
+    bool broken = resized && leases->limit_mzxid != 0 && ZKL_BROKEN(ZKL_BREAK_RESIZED);
+    if (leases->limit_mzxid != stat->mzxid && !broken) {
         if (acquisition->entry->state == ZKL_ENTRY_LOOKING) {
-            return true;
+            return !resized;
         }
         /* This list is not evaluated, and a watch that it has armed does not report earlier changes: list again. */
         permits->undecided = true;
-        ask_limit(permits);
+        ask_limit(acquisition);
         if (!leases->limit_flying) {
             zkl_entry_make_runnable(acquisition->entry);
         }
         return false;
+    }
+    if (leases->limit != 0 && resized) {
+        return take_limit(acquisition);
     }
     if (leases->limit != 0 && leases->limit != permits->limit) {
         zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_MISMATCH,

@@ -376,6 +376,8 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     lua_setfield(L, -2, "REVOKE");
     lua_pushliteral(L, ZKL_FLAGS);
     lua_setfield(L, -2, "FLAGS");
+    lua_pushliteral(L, ZKL_RESIZED);
+    lua_setfield(L, -2, "RESIZED");
     zkl_push_integer(L, ZKL_SEQUENCE_WARN);
     lua_setfield(L, -2, "SEQUENCE_WARN");
     zkl_push_integer(L, ZKL_SEQUENCE_LIMIT);

@@ -31,7 +31,7 @@ local concat, insert, remove = table.concat, table.insert, table.remove
 --- All subcommands, in the order of --help.
 local NAMES = {
     "run", "once", "lead", "lock", "unlock", "hold", "ls", "who", "why", "history", "watch", "top", "ui", "revoke", "break",
-    "doctor", "bench", "dev", "completion"
+    "resize", "doctor", "bench", "dev", "completion"
 }
 
 --- The signals that are read from a descriptor. Subcommands decide what they mean.

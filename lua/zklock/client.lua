@@ -795,6 +795,29 @@ function Client:leader(path, settings)
     return Leader.new(self, path, read, lock_settings)
 end
 
+---@class zklock.GroupOptions
+--- called with the group when its members may have changed: then ask `members`. Called from client:pump, or by the event loop
+---@field on_change? fun(group: zklock.Group)
+---@field acl? zklock.Acl as of Client:mutex
+
+--- Makes a group object. Members of a path see each other, with their data. Does not wait, and does not join. See `Group`.
+---@param path string as of Client:mutex; use it for no lock
+---@param settings? zklock.GroupOptions
+---@return zklock.Group? group
+---@return string? message
+---@return zklock.Code? code of `on_change`: "closed", "forked", "phase", "unsupported"
+function Client:group(path, settings)
+    check_self(self, "group")
+    local Group = require "zklock.group"
+    local read, wrong = Group.read(settings)
+    if read then
+        local _, problem = read_lock(self, path, { acl = read.acl }, LOCK_SCHEMA)
+        wrong = problem
+    end
+    checked("group", not wrong, wrong)
+    return Group.new(self, path, read)
+end
+
 --- For adapters whose process is about to end: ends all candidacies. Runs on_lost in the running coroutine.
 function Client.end_leaders(self)
     if next(self._desk.leaders) then

@@ -52,6 +52,7 @@ local format = string.format
 ---@field waiters integer of a semaphore: acquisitions
 ---@field others string[] the names of children that belong to no lock, sorted
 ---@field limit? integer of a semaphore, if it is written there
+---@field resized? boolean of a semaphore: the limit was changed, and counts whatever number programs name
 ---@field count? integer of a latch
 ---@field left? integer of a latch
 ---@field next_sequence? integer the number that the next contender gets, of the directory with the queue

@@ -418,7 +418,7 @@ end
 ---@param identities boolean|number true: the nodes of all contenders are read; 0: none
 ---@return table? # contenders in queue order
 ---@return number|string|nil # the limit that is written in a semaphore; message
----@return zklock.Code? code
+---@return boolean|zklock.Code|nil # whether the semaphore was resized; code
 function Lock.read_contenders(self, identities, deadline, seconds)
     local Reading = require "zklock.inspect.reading"
     local reading = Reading.new(self._client, deadline, seconds, { identities = identities, permits = self._permits })
@@ -430,7 +430,7 @@ function Lock.read_contenders(self, identities, deadline, seconds)
         return nil, reading.refusal, "no_auth"
     end
     local state = reading.states[1]
-    return state and state.contenders or {}, state and state.limit
+    return state and state.contenders or {}, state and state.limit, state and state.resized
 end
 
 --- Lists all holders and waiters of the lock's path in queue order, including those of other clients. For a semaphore: first the

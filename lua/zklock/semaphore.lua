@@ -5,11 +5,14 @@
 -- object, with all permits that it asked for together.
 
 local arguments = require "zklock.lock.arguments"
+local core = require "zklock.core"
 local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
+local node = require "zklock.node"
+local options = require "zklock.options"
 
-local ipairs, setmetatable = ipairs, setmetatable
-local format = string.format
+local error, ipairs, setmetatable = error, ipairs, setmetatable
+local format, max = string.format, math.max
 
 ---@class zklock.Semaphore: zklock.Lock
 local Semaphore = Lock.subclass()
@@ -30,7 +33,7 @@ end
 
 local check_self, checked = new_check("semaphore", "a semaphore", { [Semaphore] = true })
 
---- How many permits the semaphore has.
+--- How many permits the semaphore has, by this program: the number that the object was made with, or got by resize.
 ---@return integer permits
 function Semaphore:permits()
     check_self(self, "permits")
@@ -47,17 +50,98 @@ end
 function Semaphore:available(timeout)
     check_self(self, "available")
     local deadline, seconds = checked("available", self:read_deadline(timeout))
-    local contenders, limit, code = self:read_contenders(0, deadline, seconds)
+    local contenders, limit, resized = self:read_contenders(0, deadline, seconds)
     if not contenders then
-        return nil, limit, code
-    elseif limit and limit ~= self._permits then
+        return nil, limit, resized
+    elseif limit and limit ~= self._permits and not resized then
         return nil, format("the semaphore '%s' was made for %d permits, not for %d", self:path(), limit, self._permits), "mismatch"
     end
-    local free = self._permits
+    local free = limit or self._permits
     for _, contender in ipairs(contenders) do
         free = free - (contender.holder and 1 or 0)
     end
-    return free
+    return max(0, free) -- more may be held than there are since a resize
+end
+
+--- Makes the directories above `path`. They are persistent.
+---@return true?
+---@return string? message
+---@return zklock.Code? code
+local function make_parents(self, path, deadline, seconds)
+    for last in path:gmatch "()/" do
+        local parent = path:sub(1, last - 1)
+        local request = { kind = "create", path = parent, data = "", acl = self:settings().acl }
+        local operation, message, code
+        if parent ~= "" then
+            operation, message, code = node.perform(self:client(), request, seconds, "creating " .. parent, true, deadline)
+            if not operation then
+                return nil, message, code
+            end
+            local made
+            made, message, code = operation:take()
+            if not made and code ~= "node_exists" then
+                return nil, message, code
+            end
+        end
+    end
+    return true
+end
+
+--- Changes how many permits the semaphore has, while it is used. From now on acquisitions take this number for theirs, whatever
+-- number their programs name; programs keep the number that they name as the most that one acquisition can want. The number stays
+-- until the path is deleted.
+--
+-- More permits are given out at once. If there are fewer, holders keep theirs, and no permit is given out that was requested
+-- after the change until no more are held than there are. A hold may stay within its client for `handoff` turns. An acquisition
+-- that wants more permits than there are now is refused with "mismatch".
+--
+-- Not for a path that is shared with Curator, whose clients know their own number only, or with zklock 1.0: "mismatch".
+---@param permits integer a whole number from 1 to 2147483647
+---@param timeout? number seconds, 0 or more; math.huge: no limit; default: the session timeout
+---@return true? resized
+---@return string? message
+---@return zklock.Code? code "timeout" and "disconnected" (the number may or may not have been changed), "no_auth", "closed",
+--   "forked", "phase", "failed"
+function Semaphore:resize(permits, timeout)
+    check_self(self, "resize")
+    local deadline, seconds = checked("resize", self:read_deadline(timeout))
+    local wrong
+    permits, wrong = options.read_permits(permits)
+    if wrong then
+        error("semaphore:resize: " .. wrong, 2)
+    end
+    local leases = self:path() .. "/leases"
+    local mark = leases .. "/" .. core.RESIZED
+    local data, acl = format("%d", permits), self:settings().acl
+    local set = { kind = "set", path = leases, data = data, version = -1 }
+    local unmark = { kind = "delete", path = mark, version = -1 }
+    local make_mark = { kind = "create", path = mark, data = "", acl = acl }
+    -- A new mark wakes the head of the queue, which watches the children of "leases".
+    local request = { kind = "multi", set, unmark, make_mark }
+    while true do
+        local operation, message, code = node.perform(self:client(), request, seconds, "resizing " .. self:path(), true, deadline)
+        if not operation then
+            return nil, message, code
+        end
+        local done, part
+        done, message, code, part = operation:take()
+        if done then
+            self._permits, self._spec = permits, false
+            return true
+        elseif code == "no_node" and request[1] == set and part == 2 then
+            request = { kind = "multi", set, make_mark } -- for the first time
+        elseif code == "no_node" then
+            done, message, code = make_parents(self, leases, deadline, seconds)
+            if not done then
+                return nil, message, code
+            end
+            request = { kind = "multi", { kind = "create", path = leases, data = data, acl = acl }, make_mark }
+        elseif code == "node_exists" then
+            request = { kind = "multi", set, unmark, make_mark } -- somebody was quicker
+        else
+            return nil, message, code
+        end
+    end
 end
 
 return Semaphore

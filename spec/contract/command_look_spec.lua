@@ -1,4 +1,4 @@
---- The subcommands of `zklock` that look at locks, and those that interfere: ls, who, revoke, break.
+--- The subcommands of `zklock` that look at locks, and those that interfere: ls, who, revoke, break, resize.
 
 local cluster = require "spec.support.cluster"
 local commands = require "spec.support.commands"
@@ -226,6 +226,27 @@ describe("zklock why", function()
         local shown = output_of("who", "--below", top, "--no-sessions", one)
         assert.truthy(shown:find(("\ndeadlock web3 holds %s and waits for %s; web4 holds"):format(one, two), 1, true), shown)
         assert.same(answer.deadlock, json_of("who", "--json", "--below", top, two).deadlock)
+    end)
+end)
+
+describe("zklock resize", function()
+    after_each(fixture.clean)
+
+    it("changes how many permits a semaphore has, for programs that name the old number", function()
+        local path = fixture.path()
+        local slots = fixture.client():semaphore(path, 2)
+        assert(slots:acquire { count = 2, timeout = 20 })
+        local _, errors = output_of("resize", path, "3")
+        assert.truthy(errors:find(path .. " has 3 permits", 1, true), errors)
+        assert(fixture.client():semaphore(path, 2):acquire(20))
+        assert.same({ path = path, permits = 4 }, json_of("resize", "--json", path, "4"))
+        assert.truthy(output_of("ls", path):find("3 of 4", 1, true))
+    end)
+
+    it("exits with 125 for a number that no semaphore can have", function()
+        for _, wrong in ipairs { "0", "1.5", "three" } do
+            assert.equal(125, commands.run({ "resize", fixture.path(), wrong }).status)
+        end
     end)
 end)
 

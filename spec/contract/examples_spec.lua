@@ -119,6 +119,14 @@ describe("the example", function()
         }, story)
     end)
 
+    it("group shows the members after each change", function()
+        local lists = {}
+        for list in run("group"):gmatch "members: ([^\n]*)" do
+            lists[#lists + 1] = list
+        end
+        assert.same({ "anna bert carl", "anna carl" }, lists)
+    end)
+
     it("fencing shows that Redis refuses a late write by its token, and accepts it without a token", function()
         local output = run("fencing")
         has(output, "slow: wakes up, writes, and is refused")

@@ -150,8 +150,6 @@ static void check_pair(const acquisition_record *one, const acquisition_record *
          other->number, other->client, other->node, one->number, one->client, one->node, run.paths[one->path]);
 }
 
-static node_record *find_node(const char *path);
-
 static void check_foreigners(const acquisition_record *record)
 {
     for (int i = 0; i < run.foreigner_count; i++) {
@@ -204,7 +202,7 @@ void check_foreign_grant(const foreigner *who)
 
 /* ---- the owner of a node ---- */
 
-static node_record *find_node(const char *path)
+node_record *find_node(const char *path)
 {
     for (node_record *each = run.nodes; each != NULL; each = each->next) {
         if (strcmp(each->path, path) == 0)
@@ -493,12 +491,6 @@ static void node_changed(void *context, const char *path, int64_t by)
         node->asked_since = sim_now();
     }
 }
-
-/*
- * Longer than a server lags, longer than a request is held back, and longer than the C client needs to notice a dead
- * connection.
- */
-#define HEARS_WITHIN (4 * run.timeout)
 
 static int64_t earliest_request(const acquisition_record *record)
 {
@@ -925,7 +917,7 @@ static void check_token(acquisition_record *record)
     if (!run.leases || excused(record))
         return;
     for (const acquisition_record *each = run.acquisitions; each != NULL; each = each->next) {
-        bool conflicts = record->mode == ZKL_MODE_PERMITS ? each->count + record->count > record->limit
+        bool conflicts = record->mode == ZKL_MODE_PERMITS ? each->count + record->count > most_permits(record)
                                                           : modes_conflict(each->mode, record->mode);
         if (each->comparable && each->path == record->path && conflicts && strcmp(each->token, record->token) >= 0)
             fail("token", "acquisition %d of client %d got token %s for %s, after acquisition %d got %s",
@@ -1351,7 +1343,7 @@ uint64_t hash_checks(void)
         sum += hash;
     }
     for (int path = 0; path < run.path_count; path++)
-        sum += sim_mix((uint64_t)path, millis(run.limit_since[path]));
+        sum += sim_mix((uint64_t)path, hash_limits(path));
     sum += sim_mix((uint64_t)replacement, millis(run.replaced_live_at));
     return sum + hash_latches();
 }

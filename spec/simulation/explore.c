@@ -186,6 +186,7 @@ static void begin_world(const world *is, const bounds *within, bool trace)
     run.latches[0].count = is->permits;
     run.limits[0] = is->latch ? 0 : is->permits;
     run.mismatch = is->mismatch;
+    run.resizes = is->resizes;
     run.handoff = is->handoff;
     run.weights[ZKL_MODE_MUTEX] = 1;
     zkl_most_in_flight = 1000;
@@ -261,6 +262,9 @@ static void take_step(int who)
     } else if (step->kind == STEP_DOWNGRADE) {
         if (at.acquisitions[who][step->writer]->phase == ZKL_ACQUISITION_GRANTED)
             acquisition(who, step);
+    } else if (step->kind == STEP_RESIZE) {
+        resize(0, step->permits);
+        sim_run_until(sim_now());
     } else if (step->kind != STEP_WAIT) {
         acquisition_record *record = at.acquisitions[who][step->acquisition];
         if (record != NULL && record->acquisition != NULL && !record->ended)

@@ -14,7 +14,8 @@ typedef enum {
     STEP_DOWNGRADE, /* an acquisition that downgrades from `writer`, which is granted */
     STEP_RELEASE,   /* waits until the acquisition is decided, then releases */
     STEP_CANCEL,    /* at any time */
-    STEP_WAIT       /* until the acquisition is decided */
+    STEP_WAIT,      /* until the acquisition is decided */
+    STEP_RESIZE     /* the semaphore gets `permits` permits */
 } step_kind;
 
 typedef struct {
@@ -62,6 +63,7 @@ typedef struct {
     int32_t permits; /* 0: a lock */
     bool latch;      /* a latch instead, which `permits` count-downs open */
     bool mismatch;
+    bool resizes;
     bool no_directory;
     bool no_lease;         /* clients trust the server's word alone */
     bool first_only;       /* faults happen to the first client only */

@@ -106,6 +106,13 @@ int32_t written_limit(int path)
     return limit;
 }
 
+bool is_resized(int path)
+{
+    char mark[160];
+    snprintf(mark, sizeof(mark), "%s%s%s/" ZKL_RESIZED, run.prefix, run.paths[path], LEASES);
+    return sim_exists(mark);
+}
+
 sim_part contender_name(const char *name, int32_t *number)
 {
     zkl_node node = zkl_node_parse(name);

@@ -62,6 +62,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_GUARDS, UINT32_C(1) << FAULT_ADMIN_DELETE | UINT32_C(1) << FAULT_RESET, "guards", false, 100560},
     {ZKL_BREAK_NEWEST, 0, "newest", false, 0},
     {ZKL_BREAK_PASS, 0, "pass", false, 1},
+    {ZKL_BREAK_RESIZED, 0, "resized", false, 1},
     {ZKL_BREAK_RACE, UINT32_C(1) << FAULT_SERVER_SILENCE, "race", false, 1},
     {0, 0, NULL, false, 0},
 };

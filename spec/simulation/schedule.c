@@ -366,6 +366,7 @@ static void choose(uint64_t seed)
         run.foreigner_count = 0;
         run.keen = run.in_turns = run.calm = false;
     }
+    run.resizes = bits >> 16 & 1;
     choose_latches();
     zkl_most_grants = run.handoff % 2 == 1 ? 10 : INT32_C(1) << 30;
 }

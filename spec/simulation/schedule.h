@@ -264,6 +264,7 @@ typedef struct {
     bool leases;
     bool connectors; /* Clients have a connector, as those of csrc/client have. */
     bool mismatch;   /* Now and then a client asks for another limit. */
+    bool resizes;    /* Now and then a semaphore gets another limit. */
     bool denied, exhausting;
     /*
      * Each client may watch a few nodes only. Then no client wants a second lock while it holds one, because other
@@ -282,9 +283,11 @@ typedef struct {
     latch_state latches[MAX_LATCHES];
     client clients[MAX_CLIENTS];
     foreigner foreigners[MAX_FOREIGNERS];
-    const char *prefix;             /* The chroot: "" or "/app". */
-    char paths[MAX_PATHS][32];      /* As the clients name them, in the order in which sets acquire them. */
-    int32_t limits[MAX_PATHS];      /* Permits of a semaphore. 0: a lock. */
+    const char *prefix;           /* The chroot: "" or "/app". */
+    char paths[MAX_PATHS][32];    /* As the clients name them, in the order in which sets acquire them. */
+    int32_t limits[MAX_PATHS];    /* Permits of a semaphore. 0: a lock. */
+    int32_t limit_now[MAX_PATHS]; /* What is written in a semaphore's directory. 0: nothing. */
+    int64_t limit_until[MAX_PATHS][MANY_PERMITS + 1]; /* Until when another limit was written there. 0: never. */
     int64_t limit_since[MAX_PATHS]; /* When a semaphore's directory was last created, reaped or written to. */
     int32_t handoff;                /* The handoff of most acquisitions. The others have 0, so that each has a node. */
     int most_open;                  /* About how many acquisitions a client has at one time. */
@@ -312,7 +315,7 @@ typedef struct {
     int64_t acquisitions, tries, grants, contended_grants, losses, deleted_externally, refused_tries, cancelled;
     int64_t foreign_grants, listings, kills, closes;
     int64_t modes[6], grants_by_mode[6]; /* by zkl_mode */
-    int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets;
+    int64_t downgrades, handed_over, mismatches, held_too_long, asked_to_let_go, told, sets, whole_sets, resizes;
     int64_t shared, lingered, inherited, overheard, beyond;
     int64_t refused_for_memory;
     int64_t strays, visits;
@@ -394,6 +397,8 @@ void lease_directory(int path, char *out);
 void some_directory(char *out);
 /* Returns the limit in the data of a semaphore's directory, 0 if there is none. */
 int32_t written_limit(int path);
+/* Returns whether a semaphore was resized: its limit counts, whatever limit its clients name. */
+bool is_resized(int path);
 sim_part contender_name(const char *name, int32_t *number);
 zkl_node_kind kind_of(zkl_mode mode);
 
@@ -467,6 +472,8 @@ bool is_clients_node(const char *path);
  * Checks a call that granted acquisitions by existing nodes. It must not send more requests than `revocable`, the
  * number of those with on_revoke. `before`: the engine's number of requests before the call.
  */
+/* Returns the record of a contender's node with this path, NULL: there was none. */
+node_record *find_node(const char *path);
 void check_no_requests(const client *of, const char *what, int64_t before, int64_t revocable);
 void install_hooks(sim_hooks *hooks);
 void reset_checks(void);
@@ -478,9 +485,21 @@ void visit_strays(void);
 /* Returns whether there is such a node, or may be one soon. Stores one path for a message. */
 bool strays_left(const char **example);
 
+/*
+ * Longer than a server lags, longer than a request is held back, and longer than the C client needs to notice a dead
+ * connection.
+ */
+#define HEARS_WITHIN (4 * run.timeout)
+
 /* limits.c */
 void check_limit(int path);
+/* A semaphore gets this limit, if its directory exists. */
+void resize(int path, int32_t limit);
+void start_resizes(void);
 void check_permits_granted(const acquisition_record *record);
+/* Returns the greatest limit that the acquisition's semaphore can have had. */
+int32_t most_permits(const acquisition_record *record);
+uint64_t hash_limits(int path);
 bool mismatch_explained(const acquisition_record *record);
 bool semaphore_is_taken(const acquisition_record *record);
 void note_lease_blockers(acquisition_record *record);

@@ -1608,6 +1608,30 @@ bool sim_foreign_set(int64_t session, const char *path, const char *data)
     return submit_foreign(session, ZOO_SETDATA_OP, path, data, 0);
 }
 
+bool sim_foreign_resize(const char *directory, const char *data, const char *mark)
+{
+    server *leader = active_leader();
+    if (leader == NULL || broken(leader))
+        return false;
+    sim_request *request = sim_alloc(sizeof(*request));
+    request->type = SIM_MULTI;
+    request->server = request->owner_server = -1;
+    request->unchecked = true;
+    request->operations = sim_alloc(3 * sizeof(*request->operations));
+    sim_operation *next = request->operations;
+    *next++ = (sim_operation){.type = ZOO_SETDATA_OP,
+                              .path = sim_path(directory),
+                              .version = -1,
+                              .data = sim_copy(data, strlen(data)),
+                              .length = (int32_t)strlen(data)};
+    if (sim_exists(mark))
+        *next++ = (sim_operation){.type = ZOO_DELETE_OP, .path = sim_path(mark), .version = -1};
+    *next++ = (sim_operation){.type = ZOO_CREATE_OP, .path = sim_path(mark), .version = -1, .data = ""};
+    request->operation_count = (int)(next - request->operations);
+    submit(leader, request);
+    return true;
+}
+
 bool sim_foreign_expire(int64_t id)
 {
     server *leader = active_leader();

@@ -410,6 +410,11 @@ bool sim_foreign_create(int64_t session, const char *path, const char *data, int
 bool sim_foreign_delete(int64_t session, const char *path);
 bool sim_foreign_set(int64_t session, const char *path, const char *data);
 /* Returns true also if the session is already over. */
+/*
+ * Sets the directory's data, and creates its child `mark` (anew if it exists), in one transaction, which fails as a whole if the
+ * directory does not exist.
+ */
+bool sim_foreign_resize(const char *directory, const char *data, const char *mark);
 bool sim_foreign_expire(int64_t session);
 
 /* The committed state, independent of what each server or client knows. */

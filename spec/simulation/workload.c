@@ -591,6 +591,7 @@ void start_workload(void)
     for (int i = 0; i < run.client_count; i++)
         sim_schedule(sim_now() + sim_below(run.timeout / 2), act, &run.clients[i], 0);
     start_foreigners();
+    start_resizes();
 }
 
 bool workload_busy(const char **what, const acquisition_record **who)

@@ -30,6 +30,10 @@
     {                                                                                                                  \
         .kind = STEP_WAIT, .acquisition = (number)                                                                     \
     }
+#define RESIZE(to)                                                                                                     \
+    {                                                                                                                  \
+        .kind = STEP_RESIZE, .permits = (to)                                                                           \
+    }
 #define END                                                                                                            \
     {                                                                                                                  \
         .kind = STEP_END                                                                                               \
@@ -250,6 +254,24 @@ const world worlds[] = {
                  {{.kind = STEP_ACQUISITION, .acquisition = 0, .mode = ZKL_MODE_PERMITS, .count = 1, .permits = 2},
                   RELEASE(0),
                   END}}},
+    {.name = "fewer",
+     .what = "a client takes both permits of a semaphore, another makes one of them, and takes it",
+     .clients = 2,
+     .faults = LOSSES,
+     .fault_count = {0, 1},
+     .ticks = {0, 0},
+     .permits = 2,
+     .resizes = true,
+     .scripts = {{PERMITS(0, 2), RELEASE(0), END}, {RESIZE(1), PERMITS(0, 1), RELEASE(0), END}}},
+    {.name = "more",
+     .what = "a client takes the only permit of a semaphore, and makes another one, which a second client takes",
+     .clients = 2,
+     .faults = LOSSES,
+     .fault_count = {0, 1},
+     .ticks = {0, 0},
+     .permits = 1,
+     .resizes = true,
+     .scripts = {{PERMITS(0, 1), RESIZE(2), END}, {PERMITS(0, 1), END}}},
     {.name = "follower",
      .what = "a client stands still, and its server is cut off when it goes on; another waits",
      .clients = 2,
@@ -363,6 +385,7 @@ const rule_fit rule_fits[] = {
     {"permits", "semaphore", NULL},
     {"turn", "semaphore", NULL},
     {"limit", "mismatch", NULL},
+    {"resized", "fewer", NULL},
     {"hold", "hold", NULL},
     {"share", "hand-over", NULL},
     {"released", "held", NULL},

@@ -2,6 +2,7 @@
 --
 -- For zklock.inspect, which describes lock states, and zklock.inspect.tree.
 
+local core = require "zklock.core"
 local queue = require "zklock.inspect.queue"
 local Reads = require "zklock.inspect.reads"
 
@@ -197,10 +198,13 @@ local function examine_semaphore(self, path, stat, others, found)
             rest[#rest + 1] = name
         end
     end
-    local permits, line, data, line_stat
+    local permits, strangers, line, data, line_stat
     local function finish()
         local state = new_state(path, stat, "semaphore", {}, rest)
         state.limit = data and queue.limit(data)
+        for _, name in ipairs(strangers) do
+            state.resized = state.resized or name == core.RESIZED
+        end
         local limit = state.limit or self.settings.permits
         state.next_sequence = line_stat and queue.next_sequence(line_stat, line)
         local all = {}
@@ -226,7 +230,6 @@ local function examine_semaphore(self, path, stat, others, found)
     if self.settings.may_watch and not self.settings.may_watch(path .. "/leases", 3, path) then
         return
     end
-    local strangers
     add_watched(self, "get", path, path .. "/leases", function(text)
         data = text
     end)

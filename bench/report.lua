@@ -106,7 +106,11 @@ local function write(name, lines)
         local to = from and text:find(closing, from, true)
         if to then
             file = assert(io.open(page, "w"))
-            file:write(text:sub(1, from), table.concat(lines, "\n"), "\n\n", text:sub(to))
+            local new = table.concat(lines, "\n")
+            if page ~= pages[1] then -- beside the first page is the folder of the plots
+                new = new:gsub("%]%(plots/", "](../docs/plots/")
+            end
+            file:write(text:sub(1, from), new, "\n\n", text:sub(to))
             assert(file:close())
             return
         end

@@ -533,7 +533,7 @@ function tile(parent, key, label, value, className) {
 
 const COLUMNS = [
   ["path", "", "", (a) => a.path], ["kind", "96px", "w3", (a) => a.kind], ["state", "156px", "w1", (a) => a.holders],
-  ["holder", "16%", "w1", (a) => a.names[0] || "\uffff"], ["since", "72px", "w1", (a) => a.since ?? Infinity],
+  ["holder", "16%", "w1", (a) => a.names[0] || "\uffff"], ["since", "84px", "w1", (a) => a.since ?? Infinity],
   ["waiters", "80px", "num", (a) => -a.waiters], ["rate", "78px", "num w2", (a) => -a.figures.rate],
   ["wait", "84px", "num w2", (a) => -(a.figures.wait.p99 ?? -1)], ["hold", "84px", "num w2", (a) => -(a.figures.hold.p99 ?? -1)],
   ["strip", "12%", "w1", null]

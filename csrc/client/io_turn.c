@@ -53,6 +53,11 @@ void zkl_client_publish(zkl_client *client, bool silently)
     }
     client->published.read_at = zkl_engine_read_at(client->engine);
     client->published.stats = *zkl_engine_stats(client->engine);
+    if (client->tls_link != NULL) {
+        zkl_tls_expiry expiry = zkl_tls_link_expiry(client->tls_link);
+        client->published.stats.server_certificate = expiry.server;
+        client->published.stats.own_certificate = expiry.own;
+    }
     client->published.timeout_ms = zkl_engine_session_timeout(client->engine);
     bool write_it = !silently && zkl_notifications_claim_byte(&client->desk.notifications);
     pthread_mutex_unlock(&client->desk.mutex);

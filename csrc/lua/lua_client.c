@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "os/os.h"
+
 int client_gc(lua_State *L)
 {
     zkl_client **box = check_box(L, 1, CLIENT_TYPE);
@@ -206,6 +208,15 @@ static int client_timer(lua_State *L, zkl_client *client)
     return push_question(L, client, zkl_client_timer);
 }
 
+/* Sets a field of the table on the top to the seconds until an instant on zkl_clock, unless it is 0. */
+static void set_seconds_left(lua_State *L, const char *name, int64_t instant)
+{
+    if (instant != 0) {
+        lua_pushnumber(L, (lua_Number)(instant - zkl_clock()) / ZKL_SECOND);
+        lua_setfield(L, -2, name);
+    }
+}
+
 static int client_stats(lua_State *L, zkl_client *client)
 {
     zkl_stats stats = zkl_client_stats(client);
@@ -224,6 +235,8 @@ static int client_stats(lua_State *L, zkl_client *client)
     set_count(L, "sessions", stats.sessions);
     set_count(L, "entries", stats.entries);
     set_count(L, "watches", stats.watches);
+    set_seconds_left(L, "server_certificate_left", stats.server_certificate);
+    set_seconds_left(L, "own_certificate_left", stats.own_certificate);
     set_histogram(L, "wait_time", stats.waits, zkl_wait_bounds, ZKL_WAIT_BUCKETS, stats.waited);
     return 1;
 }

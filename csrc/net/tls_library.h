@@ -22,6 +22,9 @@ typedef struct ssl_cipher_st zkl_ssl_cipher;
 typedef struct bio_st zkl_bio;
 typedef struct bio_method_st zkl_bio_method;
 typedef struct X509_VERIFY_PARAM_st zkl_verify_param;
+typedef struct x509_st zkl_certificate;
+typedef struct stack_st zkl_stack;
+typedef struct asn1_string_st zkl_asn1_time;
 
 typedef int (*zkl_ssl_password_fn)(char *buffer, int size, int writing, void *user);
 typedef int (*zkl_bio_write_fn)(zkl_bio *bio, const char *bytes, int length);
@@ -57,6 +60,11 @@ typedef long (*zkl_bio_control_fn)(zkl_bio *bio, int command, long number, void 
     FUNCTION(int, SSL_CIPHER_get_auth_nid, (const zkl_ssl_cipher *cipher))                                             \
     FUNCTION(const char *, SSL_CIPHER_get_name, (const zkl_ssl_cipher *cipher))                                        \
     FUNCTION(const char *, SSL_get_version, (const zkl_ssl *ssl))                                                      \
+    FUNCTION(zkl_stack *, SSL_get_peer_cert_chain, (const zkl_ssl *ssl))                                               \
+    FUNCTION(zkl_certificate *, SSL_get_certificate, (const zkl_ssl *ssl))                                             \
+    FUNCTION(void *, OPENSSL_sk_value, (const zkl_stack *stack, int index))                                            \
+    FUNCTION(const zkl_asn1_time *, X509_get0_notAfter, (const zkl_certificate *certificate))                          \
+    FUNCTION(int, ASN1_TIME_diff, (int *days, int *seconds, const zkl_asn1_time *from, const zkl_asn1_time *to))       \
     FUNCTION(zkl_verify_param *, SSL_get0_param, (zkl_ssl * ssl))                                                      \
     FUNCTION(int, X509_VERIFY_PARAM_set_flags, (zkl_verify_param * param, unsigned long flags))                        \
     FUNCTION(int, X509_VERIFY_PARAM_set1_ip_asc, (zkl_verify_param * param, const char *address))                      \

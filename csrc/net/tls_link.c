@@ -32,6 +32,10 @@
  */
 #define FLUSHED_FOR (ZKL_SECOND / 100)
 
+/* Of a certificate's remaining time, more is not told. */
+#define DAY INT64_C(86400)
+#define LONGEST_DAYS 36500
+
 /* docs/design.md has the table of the states, and `enter_link` makes every transition. */
 typedef enum {
     ZKL_TLS_LINK_NONE,
@@ -70,6 +74,7 @@ struct zkl_tls_link {
     void *log_context;
     zkl_code code;
     char problem[ZKL_MESSAGE_SIZE];
+    zkl_tls_expiry expiry;
 };
 
 /* --- states -------------------------------------------------------------------------------------------------------- */
@@ -361,6 +366,18 @@ static int64_t move_up(zkl_tls_link *link)
 
 /* --- the handshake ---------------------------------------------------------------------------------------------------- */
 
+/* Returns until when a certificate is valid, on zkl_clock; 0: there is none, or it does not say that. */
+static int64_t valid_until(const zkl_tls_library *tls, const zkl_certificate *certificate)
+{
+    int days = 0;
+    int seconds = 0;
+    if (certificate == NULL || tls->ASN1_TIME_diff(&days, &seconds, NULL, tls->X509_get0_notAfter(certificate)) != 1) {
+        return 0;
+    }
+    days = days < LONGEST_DAYS ? days : LONGEST_DAYS;
+    return zkl_clock() + (days * DAY + seconds) * ZKL_SECOND;
+}
+
 /* Makes what OpenSSL needs for the connection. Returns false if the link is BROKEN instead. */
 static bool make_ssl(zkl_tls_link *link)
 {
@@ -381,6 +398,7 @@ static bool make_ssl(zkl_tls_link *link)
     tls->BIO_set_init(bio, 1);
     tls->SSL_set_bio(link->ssl, bio, bio);
     tls->SSL_set_connect_state(link->ssl);
+    link->expiry.own = valid_until(tls, tls->SSL_get_certificate(link->ssl));
     const char *name = zkl_tls_name(&link->settings, link->server->name);
     if (!zkl_tls_expect(&link->settings, link->ssl, name)) {
         fail_link(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", name);
@@ -417,6 +435,8 @@ static void shake_hands(zkl_tls_link *link)
         snprintf(message, sizeof message, "connected to '%s' by %s", server_text(link),
                  link->settings.library->SSL_get_version(link->ssl));
         link->log(link->log_context, ZOO_LOG_LEVEL_INFO, message);
+        const zkl_stack *chain = link->settings.library->SSL_get_peer_cert_chain(link->ssl);
+        link->expiry.server = valid_until(link->settings.library, link->settings.library->OPENSSL_sk_value(chain, 0));
         enter_link(link, ZKL_TLS_LINK_OPEN);
     }
 }
@@ -566,6 +586,11 @@ void zkl_tls_link_closed(zkl_tls_link *link)
     if (link->state == ZKL_TLS_LINK_OPEN) {
         end_connection(link);
     }
+}
+
+zkl_tls_expiry zkl_tls_link_expiry(const zkl_tls_link *link)
+{
+    return link->expiry;
 }
 
 const char *zkl_tls_link_problem(const zkl_tls_link *link, zkl_code *code)

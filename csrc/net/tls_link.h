@@ -54,6 +54,12 @@ bool zkl_tls_link_process(zkl_tls_link *link, short revents);
  */
 void zkl_tls_link_closing(zkl_tls_link *link);
 void zkl_tls_link_closed(zkl_tls_link *link);
+/* Until when certificates are valid, on zkl_clock; 0: unknown, or there is none. */
+typedef struct {
+    int64_t server; /* Of the server of the latest handshake that succeeded. */
+    int64_t own;    /* Of the option cert_file, as of the latest connection. */
+} zkl_tls_expiry;
+zkl_tls_expiry zkl_tls_link_expiry(const zkl_tls_link *link);
 /* Why the link is BROKEN, and the code for it; NULL if it is not. */
 const char *zkl_tls_link_problem(const zkl_tls_link *link, zkl_code *code);
 

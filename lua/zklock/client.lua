@@ -138,6 +138,8 @@ end
 -- histogram of the seconds from asking for a lock to its grant: `{ count =, sum =, { le = 0.001, count = }, …, { le = math.huge,
 -- count = } }`. Each bucket counts all acquisitions that took its `le` seconds or less.
 ---@field wait_time table
+---@field server_certificate_left? number with TLS: for how many seconds the certificate of the last server is still valid
+---@field own_certificate_left? number the same of the option cert_file; below 0: it has expired
 
 --- Returns the counters of the client.
 ---@return zklock.Stats? stats

@@ -47,7 +47,7 @@ local function read_labels(labels)
     local read = {}
     for name, value in pairs(labels) do
         if type(name) ~= "string" or not name:find("^[%a_][%w_]*$") or name:find("^__") or families.LABELS[name] then
-            return nil, "labels must have names of letters, digits and _, which are not code, group, le or reason"
+            return nil, "labels must have names of letters, digits and _, which are not code, group, le, reason or whose"
         end
         local fits, expected = options.label(value)
         if not fits then

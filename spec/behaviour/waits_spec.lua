@@ -102,6 +102,11 @@ describe("who waits for whom", function()
         assert.equal(1, #Waits.new({ slots, lock }).deadlocks) -- a writer waits for all readers
     end)
 
+    it("does not take a program for one that waits for itself: it has threads", function()
+        assert.same({}, Waits.new({ state_of("/a", "mutex", { "one" }, { "one", "two" }) }).deadlocks)
+        assert.equal(1, #Waits.new({ state_of("/a", "rwlock", { "one", "two" }, { "one", "two" }) }).deadlocks) -- both upgrade
+    end)
+
     it("finds a deadlock behind a chain of any length", function()
         local states = { state_of("/0", "mutex", { "p0" }, { "p20000" }) }
         for index = 1, 20000 do

@@ -214,7 +214,12 @@ describe("the documentation", function()
                 end
             end
             append(problems, documentation.differences("zklock.Stat", documentation.names(entries.Stat.fields), "C", stat))
-            local stats = documentation.c_fields(client:match("\nstatic int client_stats.-\n}"), "set_count")
+            local stats, text = {}, client:match "\nstatic int client_stats.-\n}"
+            for _, setter in ipairs { "set_count", "set_seconds_left" } do
+                for name in pairs(documentation.c_fields(text, setter)) do
+                    stats[name] = true
+                end
+            end
             stats.memory, stats.reconnects, stats.group_overflows, stats.wait_time = true, true, true, true -- most by Lua
             append(problems, documentation.differences("zklock.Stats", documentation.names(entries.Stats.fields), "C", stats))
             local events = {}

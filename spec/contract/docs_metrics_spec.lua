@@ -104,7 +104,7 @@ describe("promtool", function()
             tested = tested + 1
             assert.truthy(tests:find("alertname: " .. name .. "\n        exp_alerts:", 1, true), name .. " fires in no test")
         end
-        assert.equal(16, tested)
+        assert.equal(17, tested)
         local directory = files.make_directory()
         fixture.on_clean(function()
             cluster.run({ "rm", "-rf", directory })

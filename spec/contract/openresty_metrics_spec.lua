@@ -253,7 +253,7 @@ describe("a Prometheus that scrapes nginx #nginx", function()
             return grants[1] and grants[1].metric -- nothing for a moment, if a scrape takes too long
         end, 60, "the grants"))
         local rules = scraper:api("rules").groups[1].rules
-        assert.equal(16, #rules)
+        assert.equal(17, #rules)
         for _, rule in ipairs(rules) do
             assert.equal("alerting", rule.type)
             assert.truthy(rule.health ~= "err", rule.lastError)

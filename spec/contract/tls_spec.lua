@@ -304,6 +304,19 @@ describe("tls", function()
         assert.is_true(lock:release())
     end)
 
+    spec("tells how long the certificates are still valid, as metrics too", function()
+        local day = 86400 -- certificates are valid for two days
+        for _, case in ipairs { { nil, 1 }, { { cert_file = NONE, key_file = NONE }, 0 } } do
+            local client = connect(case[1], case[2] == 0 and tunnel("server").address or nil)
+            local stats = client:stats()
+            assert.is_true(stats.server_certificate_left > day and stats.server_certificate_left <= 2 * day)
+            assert.equal(case[2], stats.own_certificate_left and 1 or 0)
+            local left = metrics.text(client):match('\nzklock_certificate_left_seconds{whose="server"} ([%d.]+)\n')
+            assert.is_true(math.abs(tonumber(left) - stats.server_certificate_left) < 60)
+        end
+        assert.is_nil(fixture.client():stats().server_certificate_left)
+    end)
+
     spec("makes connect fail with its code when the time is over", function()
         local client, message, code = zklock.connect(secure.servers, options(nil, { connect_timeout = 5 }))
         assert.same({ nil, "tls_failed" }, { client, code })

@@ -133,9 +133,12 @@ function Waits.new(states)
         return a.path < b.path
     end)
     for _, state in ipairs(contended) do
-        self._holders[state] = programs(state, is_holder)
+        local holders = programs(state, is_holder)
+        self._holders[state] = holders
         for _, program in ipairs(programs(state, is_waiting)) do
-            append(self._waiting, program, state)
+            if holders[2] or holders[1] ~= program then -- otherwise another thread of the holder waits
+                append(self._waiting, program, state)
+            end
         end
     end
     local stuck = find_stuck(self._waiting, self._holders)

@@ -8,7 +8,7 @@ local shared = require "zklock.shared"
 local ipairs, pairs, setmetatable = ipairs, pairs, setmetatable
 local concat, sort = table.concat, table.sort
 local format = string.format
-local max = math.max
+local max, min = math.max, math.min
 
 local families = {}
 
@@ -36,6 +36,7 @@ families.LIST = {
     { name = "zklock_entries", type = "gauge", help = "Nodes of the clients in ZooKeeper that exist or may exist." },
     { name = "zklock_watches", type = "gauge", help = "Watches that are armed." },
     { name = "zklock_tls_failed_clients", type = "gauge", help = "Clients that have no connection because TLS failed." },
+    { name = "zklock_certificate_left_seconds", type = "gauge", help = "Until a certificate expires, of whom.", least = true },
     { name = "zklock_memory_bytes", type = "gauge", help = "Memory that the clients have allocated in C." },
     { name = "zklock_connect_failures_total", type = "counter", help = "Calls of zklock.connect that failed, by code." },
     -- of zklock ui
@@ -72,7 +73,7 @@ local STATS = {
 }
 
 --- The labels of metrics, which a program may not give to all metrics of a client.
-families.LABELS = { code = true, group = true, le = true, reason = true }
+families.LABELS = { code = true, group = true, le = true, reason = true, whose = true }
 
 --- name -> metric, and for histograms the upper bounds of the buckets.
 families.by_name = {}
@@ -146,10 +147,11 @@ function families.add_with(page, name, labels, number)
     families.add(page, name, label_text(labels), number)
 end
 
---- Adds a number to a series of a page.
+--- Adds a number to a series of a page. Of a family with `least`, the smallest number counts.
 local function add(page, name, labels, number)
     local series = page[name]
-    series[labels] = (series[labels] or 0) + number
+    local before = series[labels]
+    series[labels] = before and families.by_name[name].least and min(before, number) or (before or 0) + number
 end
 families.add = add
 
@@ -212,6 +214,9 @@ function families.read(client, labels, page)
     add(page, "zklock_clients", text, state ~= "closed" and 1 or 0)
     add(page, "zklock_connected_clients", text, state == "connected" and 1 or 0)
     add(page, "zklock_tls_failed_clients", text, why == "tls_failed" and 1 or 0)
+    for whose, left in pairs { server = stats.server_certificate_left, client = stats.own_certificate_left } do
+        add(page, "zklock_certificate_left_seconds", text_of(labels, false, "whose", whose), left)
+    end
     read_groups(client:group_stats() or {}, labels, page)
     return true
 end

@@ -532,11 +532,11 @@ function tile(parent, key, label, value, className) {
 // The list
 
 const COLUMNS = [
-  ["path", "", "", (a) => a.path], ["kind", "96px", "w3", (a) => a.kind], ["state", "176px", "w1", (a) => a.holders],
-  ["holder", "18%", "w1", (a) => a.names[0] || "\uffff"], ["since", "72px", "w1", (a) => a.since ?? Infinity],
-  ["waiters", "80px", "num", (a) => -a.waiters], ["rate", "84px", "num w2", (a) => -a.figures.rate],
-  ["wait", "92px", "num w2", (a) => -(a.figures.wait.p99 ?? -1)], ["hold", "92px", "num w2", (a) => -(a.figures.hold.p99 ?? -1)],
-  ["strip", "14%", "w1", null]
+  ["path", "", "", (a) => a.path], ["kind", "96px", "w3", (a) => a.kind], ["state", "156px", "w1", (a) => a.holders],
+  ["holder", "16%", "w1", (a) => a.names[0] || "\uffff"], ["since", "84px", "w1", (a) => a.since ?? Infinity],
+  ["waiters", "80px", "num", (a) => -a.waiters], ["rate", "78px", "num w2", (a) => -a.figures.rate],
+  ["wait", "84px", "num w2", (a) => -(a.figures.wait.p99 ?? -1)], ["hold", "84px", "num w2", (a) => -(a.figures.hold.p99 ?? -1)],
+  ["strip", "12%", "w1", null]
 ];
 let sortKey = store.get("sort") || "path", sortDown = store.get("down") === "1", filter = "any", order = null;
 

@@ -96,7 +96,8 @@ describe("the documentation", function()
             MultiHold = require("zklock.multi.hold").new(client:multi { client:mutex("/a") }, {}),
             Transaction = client:transaction(),
             Watch = setmetatable({}, require("zklock.node").Watch),
-            Leader = client:leader("/a")
+            Leader = client:leader("/a"),
+            World = require("zklock.testing").world()
         }
         local values = { servers = "127.0.0.1:1", path = "/a", key = "a", permits = 2, count = 2, fn = function() end }
         local found, problems = {}, {}

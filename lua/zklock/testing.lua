@@ -215,8 +215,10 @@ end
 
 -- What can happen -----------------------------------------------------------------------------------------------------
 
---- Has the effects of a switch noticed: callbacks are called.
+--- Has the effects of a switch noticed: callbacks are called. Outside of world:run all that is due now is done.
 local function settle(self)
+    while self._clock.pump() do -- luacheck: ignore 542
+    end
     if not self._clock:running() then
         self._clock:advance(0)
     end
@@ -241,7 +243,8 @@ end
 function World:take(path, identity)
     local other = self._other or assert(self.zklock.connect(SERVERS, { connect_timeout = 0 }))
     self._other = other
-    other:desk().core:connect()
+    other:desk().core:reconnect()
+    other:desk().core:set_delay(0) -- whatever happens to the program
     local lock = other:mutex(path, { identity = identity or "another" })
     local hold, message = lock:try_acquire()
     if not hold then

@@ -91,6 +91,14 @@ describe("a world of zklock.testing", function()
         assert.equal("timeout", select(3, mutex:try_acquire()))
     end)
 
+    it("has a client that takes a lock also while the program has no connection", function()
+        world:disconnect()
+        world:delay(1)
+        world:take "/jobs/report"
+        world:reconnect()
+        assert.equal("timeout", select(3, mutex:acquire(5)))
+    end)
+
     it("keeps locks over a short interruption", function()
         assert(mutex:acquire())
         world:disconnect()
@@ -159,6 +167,12 @@ describe("a world of zklock.testing", function()
         end
         world:run(contender "a", contender "b", contender "c")
         assert.equal("a1 b2 c3", table.concat(order, " "))
+        local told = false
+        world:run(function()
+            assert(client:mutex("/lost", { on_lost = function() told = true end }):acquire())
+            world:lose "/lost"
+            assert.is_true(told)
+        end)
         assert.is_true(not pcall(world.run, world, function() error "raised" end))
     end)
 

@@ -12,7 +12,6 @@ return {
         "callback_acquire: without a request",
         "inspect: permits, limit and queue of a semaphore",
         "inspect_tree: reads each new contender once",
-        "inspect_tree: reads only the nodes of holders",
         "latch: notifies no waiter before the last",
         "mutex_exclusion: three hundred locks",
         "rwlock_sharing: leaves, it wakes only",
@@ -23,6 +22,7 @@ return {
     ["has a fault in the midst of a request, or servers that stop, or do not answer as they should"] = {
         "connection_loss",
         "multi_faults",
+        "no_containers",
         "primitives_disconnected",
         "semaphore_faults",
         "session_loss",
@@ -45,6 +45,7 @@ return {
         "handoff_permits",
         "handoff_readers",
         "linger",
+        "adapter: is not woken by a watch",
         "blocking: gives a lingering lock",
         "cluster_mutex: returns false to those that have waited",
         "extend: many that take turns",

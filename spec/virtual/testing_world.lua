@@ -33,7 +33,7 @@ function world.begin(options)
         clock = Clock.new(function() return false end)
         servers = Servers.new(clock)
     end
-    servers.nodes, servers.watches = {}, {}
+    servers.nodes, servers.watches, servers.waiting, servers.owners = {}, {}, {}, {}
     servers:put("/", "")
     by_fd, links = {}, {}
     world.options, world.version, world.is_begun = options, "3.8.0", true

@@ -9,7 +9,7 @@ local names = require "zklock.testing.names"
 local collectgarbage, coroutine, debug, ipairs, next, pairs, setmetatable =
     collectgarbage, coroutine, debug, ipairs, next, pairs, setmetatable
 local format = string.format
-local huge, max = math.huge, math.max
+local huge = math.huge
 local remove, sort, unpack = table.remove, table.sort, table.unpack or rawget(_G, "unpack")
 
 -- Handles -------------------------------------------------------------------------------------------------------------
@@ -81,8 +81,10 @@ local VERBS = {
 }
 local WRITES = { set = true, create = true, delete = true, multi = true }
 
+--- A write that has been sent is executed nevertheless.
 function Operation:cancel()
-    self.cancelled = self.way.sent and "sent" or "unsent"
+    self.cancelled = true
+    self.is_dropped = not self.sent
     if self.unwatch then
         self.unwatch()
         self.client.watches[self], self.unwatch = nil, nil
@@ -105,7 +107,7 @@ end
 --- The server executes it.
 function Operation:run()
     local client, request, servers = self.client, self.request, self.client.servers
-    if self.cancelled == "unsent" then
+    if self.is_dropped then
         return
     end
     local result, second, part = servers:execute(request, client.session)
@@ -125,10 +127,18 @@ function Operation:run()
     self:answer(result, second)
 end
 
---- Its connection is lost while it is under way.
+--- The connection is lost while it is under way. Returns whether it is answered: a read is sent again.
 function Operation:lost()
-    self.client.counts.unknown_outcomes = self.client.counts.unknown_outcomes + 1
-    self:fail("disconnected", "the connection was lost (connection loss): whether it was executed is not known")
+    if WRITES[self.request.kind] then
+        self.client.counts.unknown_outcomes = self.client.counts.unknown_outcomes + 1
+        self:fail("disconnected", "the connection was lost (connection loss): whether it was executed is not known")
+        return true
+    end
+    return false
+end
+
+function Operation:close()
+    self:fail("closed", "the client is closed")
 end
 
 function Operation:take()
@@ -192,7 +202,8 @@ function Client:show(state, problem, code)
     self.state_is, self.problem, self.code, self.changed = state, format(problem, self.name), code, true
 end
 
---- Sends a request: run() is called when it is executed, and lost(), if there is one, if the connection is lost before.
+--- Sends a request, a table: run() is called when it is executed; close(), if there is one, if the client is closed before; lost(),
+-- if there is one, if the connection is lost while it is under way. If that does not return true, it is sent again.
 function Client:send(request)
     self.requests[#self.requests + 1] = request
     self:dispatch(request)
@@ -275,9 +286,7 @@ function Client:cut()
     local requests = self.requests
     self.requests = {}
     for _, request in ipairs(requests) do
-        if request.sent and request.lost then
-            request:lost()
-        else
+        if not (request.sent and request.lost and request:lost()) then
             self.requests[#self.requests + 1] = request
         end
     end
@@ -450,10 +459,13 @@ function Client:flush()
     for _, request in ipairs(self.requests) do
         cleans = cleans or request.cleans
     end
-    if cleans then
-        self:send { run = function() question:answer(true) end, cleans = true }
-    else
+    local function answer()
         question:answer(true)
+    end
+    if cleans then
+        self:send { run = answer, close = answer, cleans = true }
+    else
+        answer()
     end
     return question
 end
@@ -463,16 +475,11 @@ function Client:timer()
 end
 
 function Client:operate(request)
-    local operation = self:handle(Operation, { request = request, way = {} })
+    local operation = self:handle(Operation, { request = request })
     if self.state_is == "closed" then
-        operation:fail("closed", "the client is closed")
+        operation:close()
     else
-        operation.way = {
-            run = function() operation:run() end,
-            lost = WRITES[request.kind] and function() operation:lost() end or nil,
-            close = function() operation:fail("closed", "the client is closed") end
-        }
-        self:send(operation.way)
+        self:send(operation)
     end
     return operation
 end
@@ -490,8 +497,6 @@ function Client:close()
     for _, request in ipairs(requests) do
         if request.close then
             request:close()
-        elseif request.cleans then
-            request:run() -- the session ends, and its nodes with it
         end
     end
     for operation in pairs(self.watches) do
@@ -581,7 +586,6 @@ end
 --- Makes the module for a world with these servers. `defaults` of it are what happens to clients that are opened: `down`, `hangs`,
 -- `delay`.
 return function(servers)
-    servers.clients, servers.waiting, servers.owners = 0, {}, {}
     servers.changed = locks.changed
     local core = {
         REVOKE = "__REVOKE__", FLAGS = "_flags_", SEQUENCE_WARN = 2 ^ 30, SEQUENCE_LIMIT = 2147483647 - 65536,
@@ -605,9 +609,9 @@ return function(servers)
     end
 
     function core.acquire(client, spec, hold, try, count, writer)
-        local acquisition = client:handle(nil, {})
+        local acquisition = client:handle(locks.Acquisition, { spec = spec, try = try, count = count or 1, writer = writer })
         hold[ACQUISITION] = acquisition
-        locks.acquire(acquisition, spec, try, max(count or 1, 1), writer)
+        acquisition:begin()
         return acquisition:held(), true
     end
 

@@ -238,11 +238,9 @@ end
 
 -- From beginning to end -----------------------------------------------------------------------------------------------
 
---- For zklock.core: asks for a lock. `handle` is a new handle of the client.
-local function acquire(handle, spec, try, count, writer)
-    local client = handle.client
-    local self = setmetatable(handle, Acquisition)
-    self.spec, self.try, self.count, self.writer = spec, try, count, writer
+--- Asks for the lock of `spec`. `try`, `count` and `writer` are those of core_acquire in csrc/lua/lua_client.c.
+function Acquisition:begin()
+    local client, spec = self.client, self.spec
     self.status, self.message, self.made, self.revoked = "waiting", "", {}, 0
     self.asked_at, self.hold_until, self.was_behind = client.clock.time, huge, false
     self.uuid = format("_c_%08x-0000-8000-8000-%012x", client.number, self.number)
@@ -255,13 +253,12 @@ local function acquire(handle, spec, try, count, writer)
     end
     if client.state_is == "closed" then
         self:refuse("closed", "the client is closed")
-    elseif try and client.state_is ~= "connected" then
+    elseif self.try and client.state_is ~= "connected" then
         self:refuse("disconnected", "'%s' could not be tried: %s", spec.path,
             client.problem ~= "" and client.problem or "there is no connection yet")
     else
         client:send { run = function() self:step() end }
     end
-    return self
 end
 
 function Acquisition:step()
@@ -335,7 +332,12 @@ function Acquisition:lose(code, ...)
     end
 end
 
---- Has it deleted what it has on the servers. When that is done, it is settled.
+local function settle(self)
+    self.settled, self.client.open[self] = true, nil
+    self.client:notify(self)
+end
+
+--- Has deleted what it has on the servers. When that is done, it is settled.
 function Acquisition:leave()
     local client, nodes = self.client, self.made
     self.made = {}
@@ -346,15 +348,14 @@ function Acquisition:leave()
                 self.code, self.message = "lost", format("'%s' is lost: somebody deleted its node '%s'", self.spec.path, node)
             end
         end
-        self.settled, client.open[self] = true, nil
-        client:notify(self)
+        settle(self)
     end
     if self.settled then
         return
     elseif nodes[1] then
-        client:send { run = delete, cleans = true }
+        client:send { run = delete, close = function() settle(self) end, cleans = true }
     else
-        self.settled, client.open[self] = true, nil
+        settle(self)
     end
 end
 
@@ -505,4 +506,4 @@ function Acquisition:revocations()
     return self.revoked
 end
 
-return { acquire = acquire, Acquisition = Acquisition, changed = changed, new_meter = new_meter }
+return { Acquisition = Acquisition, changed = changed, new_meter = new_meter }

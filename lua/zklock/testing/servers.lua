@@ -25,7 +25,9 @@ Servers.parent_of = parent_of
 --- `clock`: of the world. `changed` is a function of testing.locks.
 function Servers.new(clock)
     local self = setmetatable({
-        clock = clock, changed = false, zxid = 0, nodes = {}, watches = {}, sessions = 0, undo = {}, events = {}
+        clock = clock, changed = false, zxid = 0, nodes = {}, watches = {}, sessions = 0, undo = {}, events = {},
+        clients = 0, -- how many there have been
+        waiting = {}, owners = {} -- acquisitions that wait, in their order; path of a node -> its acquisition
     }, Servers)
     self:put("/", "")
     self.undo, self.events = {}, {}

@@ -5,12 +5,14 @@
 -- takes moments, and gives the same result each time. A world has switches for what can happen to a lock.
 
 local Clock = require "zklock.testing.clock"
+local new_check = require "zklock.check_self"
 local new_core = require "zklock.testing.core"
 local Servers = require "zklock.testing.servers"
 
-local assert, debug, error, ipairs, next, pairs, setmetatable, type =
-    assert, debug, error, ipairs, next, pairs, setmetatable, type
+local assert, debug, error, ipairs, next, pairs, setmetatable, tostring, type =
+    assert, debug, error, ipairs, next, pairs, setmetatable, tostring, type
 local format = string.format
+local huge = math.huge
 local insert, remove = table.insert, table.remove
 local loaded, searchers = package.loaded, rawget(package, "searchers") or package.loaders
 local require, setfenv = require, rawget(_G, "setfenv")
@@ -23,6 +25,8 @@ local testing = {}
 local World = {}
 World.__index = World
 testing.World = World
+
+local check_self = new_check("world", "a world", { [World] = true })
 
 --- What all clients of a world have as their servers, unless a program names others.
 local SERVERS = "testing:2181"
@@ -75,6 +79,15 @@ local function new_require(modules)
     return private_require
 end
 
+--- Removes a value from a list.
+local function take_out(list, value)
+    for index = #list, 1, -1 do
+        if list[index] == value then
+            remove(list, index)
+        end
+    end
+end
+
 --- Returns the adapter for the waits of a world.
 local function new_adapter(world)
     local clock, adapter = world._clock, { name = "testing" }
@@ -91,6 +104,7 @@ local function new_adapter(world)
         if not waiter.task then
             return step(client, waiter, seconds)
         end
+        world._require("zklock.protect").check_yieldable()
         clock:suspend(seconds)
         return true
     end
@@ -104,6 +118,9 @@ local function new_adapter(world)
     end
     function adapter.attach(client)
         insert(world._programs, client)
+    end
+    function adapter.detach(client)
+        take_out(world._programs, client)
     end
     function adapter.spawn(fn)
         clock:start(fn)
@@ -147,6 +164,7 @@ end
 ---@return string? message
 ---@return zklock.Code? code as of zklock.connect
 function World:connect(settings)
+    check_self(self, "connect")
     return self.zklock.connect(SERVERS, settings)
 end
 
@@ -154,6 +172,7 @@ end
 -- If zklock is loaded already, its `connect` and `shared` are those of this world, too.
 ---@return fun() undo
 function World:install()
+    check_self(self, "install")
     local kept, given = {}, {}
     for name, module in pairs(loaded) do
         kept[name] = is_ours(name) and module or nil
@@ -172,11 +191,7 @@ function World:install()
     installed[searcher] = true
     insert(searchers, 1, searcher)
     return function()
-        for index = #searchers, 1, -1 do
-            if searchers[index] == searcher then
-                remove(searchers, index)
-            end
-        end
+        take_out(searchers, searcher)
         for name in pairs(loaded) do
             loaded[name] = not is_ours(name) and loaded[name] or nil
         end
@@ -189,9 +204,17 @@ end
 
 -- Time ----------------------------------------------------------------------------------------------------------------
 
+--- Raises at the caller of a method, which must not call this in a tail call, unless seconds are given.
+local function check_seconds(method, seconds)
+    if type(seconds) ~= "number" or not (seconds >= 0 and seconds < huge) then
+        error(format("world:%s: seconds must be a number, 0 or more (got %s)", method, tostring(seconds)), 3)
+    end
+end
+
 --- How much time has passed in this world.
 ---@return number seconds
 function World:now()
+    check_self(self, "now")
     return self._clock.time
 end
 
@@ -199,6 +222,8 @@ end
 -- meanwhile. Stands for `sleep` in tests.
 ---@param seconds? number 0 or more; default: 0, only what is due is done
 function World:advance(seconds)
+    check_self(self, "advance")
+    check_seconds("advance", seconds or 0)
     self._clock:advance(seconds or 0)
 end
 
@@ -206,6 +231,7 @@ end
 -- wait and nothing is going to happen.
 ---@param ... fun() functions
 function World:run(...)
+    check_self(self, "run")
     local tasks = {}
     for index, fn in ipairs { ... } do
         tasks[index] = self._clock:spawn(fn)
@@ -224,11 +250,17 @@ local function settle(self)
     end
 end
 
---- Calls a method of a client, or of all clients of the program, below zklock.
-local function switch(self, client, method, ...)
-    local cores = {}
-    for _, one in ipairs(client and { client } or self._programs) do
-        cores[#cores + 1] = one ~= self._other and one:desk().core or nil
+--- Calls a method of a client, or of all clients of the program, below zklock: for the method of worlds of this name.
+local function switch(self, name, client, method, ...)
+    local cores, known = {}, client == nil
+    for _, one in ipairs(self._programs) do
+        known = known or one == client
+        if client == nil and one ~= self._other or one == client then
+            cores[#cores + 1] = one:desk().core
+        end
+    end
+    if not known then
+        error(format("world:%s: the client must be an open one of this world (got %s)", name, tostring(client)), 3)
     end
     for _, core in ipairs(cores) do
         core[method](core, ...)
@@ -241,6 +273,7 @@ end
 ---@param path string
 ---@param identity? string of the client; default: "another"
 function World:take(path, identity)
+    check_self(self, "take")
     local other = self._other or assert(self.zklock.connect(SERVERS, { connect_timeout = 0 }))
     self._other = other
     other:desk().core:reconnect()
@@ -257,9 +290,10 @@ end
 --- The client that has taken a lock releases it. Raises if there is none.
 ---@param path string as of take
 function World:give(path)
+    check_self(self, "give")
     local hold = self._taken[path]
     if not hold then
-        error(format("world:give: '%s' was not taken", path), 2)
+        error(format("world:give: '%s' was not taken", tostring(path)), 2)
     end
     self._taken[path] = nil
     assert(hold:release())
@@ -270,12 +304,13 @@ end
 -- there.
 ---@param path string of the lock
 function World:lose(path)
+    check_self(self, "lose")
     local lost = 0
     for _, client in ipairs(self._programs) do
         lost = lost + (client ~= self._other and client:desk().core:lose_holds(path) or 0)
     end
     if lost == 0 then
-        error(format("world:lose: no client of the program holds '%s'", path), 2)
+        error(format("world:lose: no client of the program holds '%s'", tostring(path)), 2)
     end
     settle(self)
 end
@@ -284,38 +319,44 @@ end
 -- session after the whole of it.
 ---@param client? zklock.Client default: all, and those that are opened later
 function World:disconnect(client)
+    check_self(self, "disconnect")
+    switch(self, "disconnect", client, "disconnect")
     self._core.defaults.down = not client or self._core.defaults.down
-    switch(self, client, "disconnect")
 end
 
 --- The servers do not answer until world:reconnect. A client notices it after two thirds of the session timeout.
 ---@param client? zklock.Client default: all, and those that are opened later
 function World:hang(client)
+    check_self(self, "hang")
+    switch(self, "hang", client, "hang")
     self._core.defaults.hangs = not client or self._core.defaults.hangs
-    switch(self, client, "hang")
 end
 
 --- Ends `disconnect` and `hang`. If the session has expired meanwhile, the client opens another one.
 ---@param client? zklock.Client default: all
 function World:reconnect(client)
+    check_self(self, "reconnect")
+    switch(self, "reconnect", client, "reconnect")
     if not client then
         self._core.defaults.down, self._core.defaults.hangs = false, false
     end
-    switch(self, client, "reconnect")
 end
 
 --- The servers end the session: its locks are lost. If it is connected, the client opens another one at once.
 ---@param client? zklock.Client default: all
 function World:expire(client)
-    switch(self, client, "expire_now")
+    check_self(self, "expire")
+    switch(self, "expire", client, "expire_now")
 end
 
 --- The servers' answers take so many seconds from now on. At first they take no time.
 ---@param seconds number 0 or more
 ---@param client? zklock.Client default: all, and those that are opened later
 function World:delay(seconds, client)
+    check_self(self, "delay")
+    check_seconds("delay", seconds)
+    switch(self, "delay", client, "set_delay", seconds)
     self._core.defaults.delay = not client and seconds or self._core.defaults.delay
-    switch(self, client, "set_delay", seconds)
 end
 
 return testing

@@ -67,6 +67,17 @@ local function note(self, undo, path, event)
     self.events[#self.events + 1] = { path, event }
 end
 
+--- Returns the node of a request, if it has the request's version; or nil and the name of the problem.
+local function find(self, request)
+    local node, version = self.nodes[request.path], request.version or -1
+    if not node then
+        return nil, "no_node"
+    elseif version ~= -1 and version ~= node.version then
+        return nil, "bad_version"
+    end
+    return node
+end
+
 --- What each kind of request does. They return the results; or nil and the name of the problem.
 local execute = {}
 
@@ -76,25 +87,25 @@ function execute.exists(self, request)
 end
 
 function execute.get(self, request)
-    local node = self.nodes[request.path]
+    local node, problem = find(self, request)
     if not node then
-        return nil, "no_node"
+        return nil, problem
     end
     return node.data, stat(node)
 end
 
 function execute.acl(self, request)
-    local node = self.nodes[request.path]
+    local node, problem = find(self, request)
     if not node then
-        return nil, "no_node"
+        return nil, problem
     end
     return "world:anyone:rwcda", stat(node)
 end
 
 function execute.children(self, request)
-    local node = self.nodes[request.path]
+    local node, problem = find(self, request)
     if not node then
-        return nil, "no_node"
+        return nil, problem
     end
     local names = {}
     for name in pairs(node.children) do
@@ -107,24 +118,13 @@ function execute.sync()
     return true
 end
 
---- Returns a node that has the version of a request.
-local function fitting(self, request)
-    local node, version = self.nodes[request.path], request.version or -1
-    if not node then
-        return nil, "no_node"
-    elseif version ~= -1 and version ~= node.version then
-        return nil, "bad_version"
-    end
-    return node
-end
-
 function execute.check(self, request)
-    local node, problem = fitting(self, request)
+    local node, problem = find(self, request)
     return node and true, problem
 end
 
 function execute.set(self, request)
-    local node, problem = fitting(self, request)
+    local node, problem = find(self, request)
     if not node then
         return nil, problem
     end
@@ -159,8 +159,7 @@ function execute.create(self, request, session)
 end
 
 function execute.delete(self, request)
-    local path = request.path
-    local node, problem = fitting(self, request)
+    local path, node, problem = request.path, find(self, request)
     if not node then
         return nil, problem
     elseif next(node.children) then

@@ -169,6 +169,7 @@ build = {
     ["zklock.testing.clock"] = "lua/zklock/testing/clock.lua",
     ["zklock.testing.core"] = "lua/zklock/testing/core.lua",
     ["zklock.testing.locks"] = "lua/zklock/testing/locks.lua",
+    ["zklock.testing.meter"] = "lua/zklock/testing/meter.lua",
     ["zklock.testing.names"] = "lua/zklock/testing/names.lua",
     ["zklock.testing.servers"] = "lua/zklock/testing/servers.lua",
     ["zklock.text"] = "lua/zklock/text.lua",

@@ -4,6 +4,7 @@
 -- hang, and the way takes no time. The C client tells zklock by a pipe which handles have changed. Here that is a list, `news`.
 
 local locks = require "zklock.testing.locks"
+local Meter = require "zklock.testing.meter"
 local names = require "zklock.testing.names"
 
 local collectgarbage, coroutine, debug, ipairs, next, pairs, setmetatable =
@@ -169,7 +170,7 @@ local function new_client(servers, defaults, name, settings)
         down = defaults.down, hangs = defaults.hangs, delay = defaults.delay, silent_since = false,
         requests = {}, news = {}, changed = false, handles = 0,
         open = {}, watches = {}, -- sets: of acquisitions that are not settled, and of operations whose watch is armed
-        waits = locks.new_meter().wait_time,
+        meter = Meter.new(), -- of all acquisitions
         counts = {
             requests = 0, heartbeats = 0, notifications = 0, acquisitions = 0, grants = 0, refusals = 0, hand_overs = 0, passes = 0,
             losses = 0, unknown_outcomes = 0, connections = 0, sessions = 0
@@ -449,7 +450,7 @@ function Client:stats()
     for _ in pairs(self.watches) do
         watches = watches + 1
     end
-    stats.entries, stats.watches, stats.wait_time = entries, watches, self.waits
+    stats.entries, stats.watches, stats.wait_time = entries, watches, self.meter:read().wait_time
     return stats
 end
 
@@ -591,7 +592,7 @@ return function(servers)
         REVOKE = "__REVOKE__", FLAGS = "_flags_", SEQUENCE_WARN = 2 ^ 30, SEQUENCE_LIMIT = 2147483647 - 65536,
         path_problem = names.path_problem, node_path_problem = names.node_path_problem, node_name = names.parse,
         defaults = { down = false, hangs = false, delay = 0 },
-        caller = caller, yieldable = yieldable, stands_in = stands_in, release = release, meter = locks.new_meter
+        caller = caller, yieldable = yieldable, stands_in = stands_in, release = release, meter = Meter.new
     }
 
     function core.now()

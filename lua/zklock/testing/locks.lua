@@ -1,9 +1,10 @@
 --- testing.locks: the acquisitions of zklock.testing, for all kinds of locks. Their nodes and messages are those of csrc/lock. Each
 -- acquisition has nodes of its own: handoff and linger have no effect.
 
+local Meter = require "zklock.testing.meter"
 local names = require "zklock.testing.names"
 
-local ipairs, pairs, setmetatable, tonumber, tostring = ipairs, pairs, setmetatable, tonumber, tostring
+local ipairs, pairs, tonumber, tostring = ipairs, pairs, tonumber, tostring
 local format = string.format
 local huge, max = math.huge, math.max
 local remove = table.remove
@@ -11,51 +12,6 @@ local remove = table.remove
 --- A handle with the methods of zklock.core's acquisitions.
 local Acquisition = {}
 Acquisition.__index = Acquisition
-
---- The bounds of the histograms of csrc/lock, in seconds.
-local WAIT_BOUNDS = { .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, huge }
-local HOLD_BOUNDS = { .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, huge }
-
-local Meter = {}
-Meter.__index = Meter
-
-local function new_histogram(bounds)
-    local histogram = { count = 0, sum = 0 }
-    for index, bound in ipairs(bounds) do
-        histogram[index] = { le = bound, count = 0 }
-    end
-    return histogram
-end
-
-local function measure(histogram, seconds)
-    histogram.count, histogram.sum = histogram.count + 1, histogram.sum + seconds
-    for _, bucket in ipairs(histogram) do
-        bucket.count = bucket.count + (seconds <= bucket.le and 1 or 0)
-    end
-end
-
---- For zklock.core: measures the acquisitions of a group of locks.
-local function new_meter()
-    return setmetatable({
-        waiting = 0, held = 0, losses = { lost = 0, max_hold = 0, closed = 0 },
-        wait_time = new_histogram(WAIT_BOUNDS), hold_time = new_histogram(HOLD_BOUNDS)
-    }, Meter)
-end
-
-local function copy(value)
-    if type(value) ~= "table" then
-        return value
-    end
-    local copied = {}
-    for name, field in pairs(value) do
-        copied[name] = copy(field)
-    end
-    return copied
-end
-
-function Meter:read()
-    return copy(self)
-end
 
 -- Nodes ---------------------------------------------------------------------------------------------------------------
 
@@ -248,9 +204,8 @@ function Acquisition:begin()
     client.open[self] = true
     client.servers.waiting[#client.servers.waiting + 1] = self
     client.counts.acquisitions = client.counts.acquisitions + (self.is_latch and 0 or 1)
-    if spec.meter then
-        spec.meter.waiting = spec.meter.waiting + 1
-    end
+    self.meter = spec.meter or Meter.new()
+    self.meter:begin()
     if client.state_is == "closed" then
         self:refuse("closed", "the client is closed")
     elseif self.try and client.state_is ~= "connected" then
@@ -282,17 +237,14 @@ local function decide(self, phase, code, message, ...)
 end
 
 function Acquisition:refuse(code, ...)
-    local meter = self.spec.meter
     decide(self, "refused", code, ...)
     self.client.counts.refusals = self.client.counts.refusals + 1
-    if meter then
-        meter.waiting = meter.waiting - 1
-    end
+    self.meter:refuse()
     self:leave()
 end
 
 function Acquisition:grant()
-    local client, meter = self.client, self.spec.meter
+    local client = self.client
     self.granted_at = client.clock.time
     local waited = self.granted_at - self.asked_at
     self.waited_for = self.was_behind and max(waited, 1e-9) or 0
@@ -301,27 +253,18 @@ function Acquisition:grant()
         return self:leave()
     end
     client.counts.grants = client.counts.grants + 1
-    measure(client.waits, waited)
-    if meter then
-        meter.waiting, meter.held = meter.waiting - 1, meter.held + 1
-        measure(meter.wait_time, waited)
-    end
+    client.meter:grant(waited)
+    self.meter:grant(waited)
     self.zxid, self.grants, self.readers = client.servers.nodes[self.entry].czxid, 0, 0
     self:extend((self.spec.max_hold or 0) > 0 and self.spec.max_hold or huge)
 end
 
 --- A hold has ended. `code`: of the loss; nil: it was released.
 local function end_hold(self, code)
-    local client, meter = self.client, self.spec.meter
+    local client = self.client
     client.clock:cancel(self.timer)
     client.counts.losses = client.counts.losses + (code and 1 or 0)
-    if meter then
-        meter.held = meter.held - 1
-        measure(meter.hold_time, client.clock.time - self.granted_at)
-        if code then
-            meter.losses[code] = meter.losses[code] + 1
-        end
-    end
+    self.meter:finish(client.clock.time - self.granted_at, code)
 end
 
 function Acquisition:lose(code, ...)
@@ -499,11 +442,15 @@ function Acquisition:node()
 end
 
 function Acquisition:nodes()
-    return copy(self.made)
+    local nodes = {}
+    for index, node in ipairs(self.made) do
+        nodes[index] = node
+    end
+    return nodes
 end
 
 function Acquisition:revocations()
     return self.revoked
 end
 
-return { Acquisition = Acquisition, changed = changed, new_meter = new_meter }
+return { Acquisition = Acquisition, changed = changed }

@@ -64,6 +64,11 @@ function(virtual lua)
         "ZKLOCK_SIMULATED_VERSION=${version} ZKLOCK_SIMULATED_CLIENT=${version} nice -n 5 tools/specs.sh virtual --lua ${lua}")
 endfunction()
 
+# testing(LUA): the same specs with zklock.testing, without those that spec/virtual/not_in_testing.lua lists.
+function(testing lua)
+    suite("behaviour with zklock.testing: ${lua}" busted "nice -n 5 tools/specs.sh testing --lua ${lua}")
+endfunction()
+
 # contract(NAME [LUA]): the file of that name, or the files of a family, whose names begin with it. A family runs on one server.
 # NAME/I: every fourth file of a family, from the I'th one on. Inside nginx there is LuaJIT.
 function(contract name)
@@ -98,6 +103,7 @@ endfunction()
 
 group(quick computes 5.4 c:simulate,virtual-lua5.4)
 virtual(lua5.4)
+testing(lua5.4)
 suite("simulation: 300 known seeds" ours "computing build/c/simulate --seeds 1 300")
 
 # ---- Before a change is merged: the label `must`. gcc compiles each source, and clang the fuzzers, with warnings as errors ----
@@ -117,6 +123,8 @@ group(virtual computes c:virtual-lua5.1,virtual-luajit ${newest_virtual} c-asan:
 suite("behaviour in virtual time: lua5.4, under ASan and UBSan" busted "nice -n 5 tools/specs.sh virtual-asan")
 virtual(luajit 3.9.6)
 virtual(lua5.1 3.7.2)
+testing(luajit)
+testing(lua5.1)
 if(has_lua5.5)
     virtual(lua5.5)
 else()

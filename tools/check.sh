@@ -268,6 +268,7 @@ for i in 0 1; do
     [ -z "${halves[i]}" ] ||
         suite "behaviour in virtual time: $lua, $((i + 1))" busted "tools/specs.sh virtual --lua $lua${halves[i]}"
 done
+[ -z "$behaviour" ] || suite "behaviour with zklock.testing: $lua" busted "tools/specs.sh testing --lua $lua"
 [ ${#both[@]} -eq 0 ] ||
     suite "behaviour in virtual time and on real servers: $lua" busted \
         "tools/specs.sh virtual --lua $lua ${both[*]} && tools/specs.sh real --lua $lua --tags=real ${both[*]}"

@@ -3,14 +3,15 @@
 # Runs specs in one of their worlds, under one Lua, with the build for it.
 #
 #   virtual         simulated servers, network, clock and threads (spec/virtual): takes moments, and gives the same result each time
-#   virtual-asan    the same under AddressSanitizer and UndefinedBehaviorSanitizer, Lua 5.4
+#   testing         the clients and servers of zklock.testing, without C and without what spec/virtual/not_in_testing.lua lists
+#   virtual-asan    as virtual, under AddressSanitizer and UndefinedBehaviorSanitizer, Lua 5.4
 #   real            real servers
 #   real-asan       real servers, the module under those sanitizers, Lua 5.4
 #   nginx-asan      real servers, nginx's workers under those sanitizers, LuaJIT
 #   valgrind        real servers, Lua 5.4 under valgrind
 #   virtual-arm64, real-arm64   the first two with the module and the interpreter for arm64, on another machine
 #
-# Without a file or directory: spec/behaviour in virtual time, all of spec/ otherwise.
+# Without a file or directory: spec/behaviour in virtual time and with zklock.testing, all of spec/ otherwise.
 #
 # Usage: tools/specs.sh WORLD [--lua LUA] [BUSTED ARGUMENTS…]      LUA: lua5.1 … lua5.5 or luajit; lua5.4 is the default
 #
@@ -51,6 +52,9 @@ virtual-asan)
     # Fibers change their stacks, which one check of ASan does not support.
     runner+=("${interpreter_options[@]}" "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_stack_use_after_return=0")
     ;;
+testing)
+    modules=
+    ;;
 virtual-arm64)
     modules=build/c-arm64/virtual/$lua
     runner=(tools/arm64.sh)
@@ -87,10 +91,9 @@ valgrind)
     exit 2
     ;;
 esac
-case $world in virtual*)
-    arguments+=(--helper=spec/virtual/helper.lua --exclude-tags=real)
-    directory=spec/behaviour
-    ;;
+case $world in
+virtual*) arguments+=(--helper=spec/virtual/helper.lua --exclude-tags=real) directory=spec/behaviour ;;
+testing) arguments+=(--helper=spec/virtual/testing.lua --exclude-tags=real) directory=spec/behaviour ;;
 esac
 
 export LUA_PATH="lua/?.lua;lua/?/init.lua;./?.lua;;" LUA_CPATH="$modules/?.so;;" ZKLOCK_LUA="$lua"
@@ -111,7 +114,7 @@ command+=(${options[@]+"${options[@]}"})
 
 # In virtual time garbage is collected after each file, and busted keeps what the files have made: one process for all of them
 # spends more than half of its time on that.
-case $world in virtual*)
+case $world in virtual* | testing)
     specs=$(for file in "${files[@]}"; do
         if [ -d "$file" ]; then find "$file" -name '*_spec.lua' | LC_ALL=C sort; else echo "$file"; fi
     done)

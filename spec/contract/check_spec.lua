@@ -114,6 +114,7 @@ describe("make check #once", function()
         ["lua/zklock/adapters/openresty.lua"] = { "--lua luajit --tags=nginx", "openresty_faults_spec.lua" },
         ["lua/zklock/adapters/openresty/pump.lua"] = { "--lua luajit --tags=nginx", "openresty_faults_spec.lua" },
         ["lua/zklock/adapters/luv.lua"] = { "spec/contract/loops_waits_spec.lua", "specs.sh virtual" },
+        ["lua/zklock/testing/locks.lua"] = { "tools/specs.sh testing --lua", "specs.sh virtual", "docs_code_spec.lua" },
         ["rockspec/zklock-scm-1.rockspec"] = { "spec/contract/packaging_spec.lua", "tools/test-rock.sh" },
         ["lua/zklock/ui/server.lua"] = { "spec/contract/command_ui_spec.lua", "spec/contract/command_ui_server_spec.lua" },
         ["VERSION"] = { "spec/contract/packaging_spec.lua" },

@@ -97,7 +97,8 @@ describe("the documentation", function()
             Transaction = client:transaction(),
             Watch = setmetatable({}, require("zklock.node").Watch),
             Leader = client:leader("/a"),
-            Group = client:group("/a")
+            Group = client:group("/a"),
+            World = require("zklock.testing").world()
         }
         local values = { servers = "127.0.0.1:1", path = "/a", key = "a", permits = 2, count = 2, fn = function() end }
         local found, problems = {}, {}

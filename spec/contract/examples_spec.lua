@@ -98,6 +98,12 @@ describe("the example", function()
         has(output, "client-7 is killed while it is inside")
     end)
 
+    it("testing tests a job in a world of its own for each test", function()
+        local output, status = program.output_of(program.environment(), "examples/testing.lua")
+        assert.equal(0, status, output)
+        has(output, "ok leaves_it_to_another_machine")
+    end)
+
     it("keys locks keys with any bytes in them, one lock for each key", function()
         local output = run("keys")
         has(output, "17 keys locked at once by one client")

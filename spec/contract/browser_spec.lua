@@ -36,7 +36,7 @@ describe("the live view in chromium #once", function()
         page:await [[document.querySelector("#ended-rows tr").textContent.includes("<b>one</b>")]]
         page:evaluate(('location.hash = "#/lock/" + encodeURIComponent("%s/never")'):format(top))
         page:await [[document.querySelector("#lock-tags").textContent.includes("no lock")]]
-        page:await [[document.querySelector("#queue-empty").textContent.includes("There is no lock at this path")]]
+        page:await [[document.querySelector("#none").textContent.includes("There is no lock")]]
         assert.same({}, page.problems)
     end)
 end)

@@ -185,7 +185,11 @@ static void test_multi_chroot(void)
 {
     begin_test("a multi under a chroot, and on an old server", 1);
     sim_end();
-    sim_options options = {.seed = 8, .servers = 1, .min_session_timeout_ms = 1000, .max_session_timeout_ms = 4000};
+    sim_options options = {.seed = 8,
+                           .servers = 1,
+                           .min_session_timeout_ms = 1000,
+                           .max_session_timeout_ms = 4000,
+                           .no_containers = ZUNIMPLEMENTED};
     sim_begin(&options, NULL);
     while (sim_leader() < 0)
         sim_step();

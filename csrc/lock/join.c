@@ -323,6 +323,9 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
         zkl_session_prove(locks->session, reply->sent_at);
         locks->writes++;
         entry->queue->creates++;
+        if (locks->containers == ZKL_CONTAINERS_DOUBTED && zkl_outcome_unknown(entry->queue->parents_last)) {
+            locks->containers = ZKL_CONTAINERS_UNKNOWN; /* the directory is there */
+        }
     }
     if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_JOINING) {
         return;

@@ -33,7 +33,8 @@ static bool passes_on(const zkl_entry *entry)
 {
     const zkl_tenure *tenure = &entry->tenure;
     bool at_head = tenure->place == ZKL_PLACE_HEAD || tenure->place == ZKL_PLACE_HEAD_BY_NUMBER;
-    return ((tenure->passes && at_head) || (entry->kind->passes && ZKL_BROKEN(ZKL_BREAK_PASS))) &&
+    return ((tenure->passes && at_head && zkl_queue_has_flags(entry->queue)) ||
+            (entry->kind->passes && ZKL_BROKEN(ZKL_BREAK_PASS))) &&
            !tenure->delete_outcome_unknown;
 }
 

@@ -109,8 +109,8 @@ bool zkl_entry_predict(zkl_entry *entry, char name[ZKL_NODE_NAME_SIZE])
         return false;
     }
     const zkl_entry *own = known->own ? own_before(entry) : NULL;
-    known->own =
-        own != NULL && own->node != NULL && (own->sequence + 1 == entry->sequence || ZKL_BROKEN(ZKL_BREAK_BETWEEN));
+    known->own = own != NULL && own->node != NULL &&
+                 ((int64_t)own->sequence + 1 == entry->sequence || ZKL_BROKEN(ZKL_BREAK_BETWEEN));
     if (known->own) {
         snprintf(name, ZKL_NODE_NAME_SIZE, "%s", zkl_entry_name(own));
     } else if (known->steady) {

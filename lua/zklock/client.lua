@@ -832,8 +832,8 @@ end
 -- Loaded with the first name that is none of those above.
 setmetatable(Client, {
     __index = function(_, name)
-        setmetatable(Client, nil)
         require("zklock.node").extend(Client)
+        setmetatable(Client, nil)
         return Client[name]
     end
 })

@@ -1,9 +1,7 @@
 --- desk: what the modules of zklock share of a client. Client:desk returns it; programs have no use for it.
 
-local now = require "zklock.core".now
 local protect = require "zklock.protect"
 
-local floor = math.floor
 local setmetatable = setmetatable
 
 local WEAK_KEYS = { __mode = "k" }
@@ -35,12 +33,11 @@ return function(core, servers, adapter, settings)
         attempts = setmetatable({}, WEAK_KEYS),    -- set of the holds that are waited for, and of the runs of multis
         by_handle = setmetatable({}, WEAK_VALUES), -- id of a handle -> the waiter for it
         everybody = setmetatable({}, WEAK_KEYS),   -- all waiters -> what they wait for
-        without_handle = setmetatable({}, WEAK_KEYS), -- set of the waiters for the client's state, or for watches
+        without_handle = setmetatable({}, WEAK_KEYS), -- set of those that wait for the client's state, or for watches
         observers = setmetatable({}, WEAK_VALUES), -- id of a handle -> the hold that is notified of its changes
         calls = {},                                -- the calls (zklock.call) that have no answer yet: the only strong references
-        due = {},                                  -- second -> set of the waiters whose deadlines it has; and where a sweep has
-        overdue = {},                              -- found them behind their deadlines, second -> when
-        swept = floor(now()),                      -- the latest second that a sweep has looked at
+        due = {},                                  -- second -> set of the waiters for acquisitions whose deadlines are in it
+        overdue = {},                              -- second that a sweep has found with waiters behind it -> when it first did
         threads = setmetatable({}, WEAK_BOTH),     -- on PUC Lua 5.1: waiters and acquisitions -> their coroutines
         sweep_due = 0,                             -- when the next sweep is due
         missed = false                             -- whether an error has kept a pump from passing on notifications

@@ -35,8 +35,8 @@ end
 
 --- Returns the set of the waiters for acquisitions whose deadlines are in the same second; nil without a deadline. So a sweep looks
 -- only at waiters that are late, however many wait.
-local function due_with(desk, deadline, subject)
-    if deadline == huge or type(subject) ~= "table" or not subject.abandon then
+local function due_with(desk, deadline, handle, subject)
+    if deadline == huge or not handle or type(subject) ~= "table" or not subject.abandon then
         return nil
     end
     local second = floor(deadline) + 1
@@ -136,7 +136,7 @@ local note_thread = wait.note_thread
 local function wait_registered(client, adapter, waiter, handle, deadline, decided, subject)
     local desk = client:desk()
     local guard = coroutine.close and new_guard(client, waiter) or nil
-    local due = due_with(desk, deadline, subject)
+    local due = due_with(desk, deadline, handle, subject)
     desk.everybody[waiter] = subject
     if due then
         due[waiter] = true
@@ -272,17 +272,19 @@ end
 
 --- Lists the waiters that should have gone on long ago: a sweep has found them behind their deadline, a second before this one.
 local function list_overdue(desk, time)
-    for second = desk.swept + 1, floor(time) do
-        desk.overdue[second] = desk.due[second] and time
-        desk.swept = second
-    end
     local found = {}
-    for second, since in pairs(desk.overdue) do
-        if time - since >= OVERDUE then
-            for waiter in pairs(desk.due[second]) do
-                found[#found + 1] = waiter
-            end
+    for second, set in pairs(desk.due) do
+        if next(set) == nil then
             desk.due[second], desk.overdue[second] = nil, nil
+        elseif second <= time then
+            local since = desk.overdue[second] or time
+            desk.overdue[second] = since
+            if time - since >= OVERDUE then
+                for waiter in pairs(set) do
+                    found[#found + 1] = waiter
+                end
+                desk.due[second], desk.overdue[second] = nil, nil
+            end
         end
     end
     return found
@@ -401,7 +403,11 @@ local function pass_on(client, missed)
     if changed or missed then
         client:drain_log()
         if client:state_changed() then
-            wait[core_client:state() and "wake_without_handle" or "wake_everybody"](client) -- after a fork no handle notifies
+            if core_client:state() then
+                wait.wake_without_handle(client)
+            else
+                wait.wake_everybody(client) -- after a fork no handle notifies
+            end
             wait.tell_calls(desk.calls) -- no notifications of their own may come
         end
     end

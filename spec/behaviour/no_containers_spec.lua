@@ -95,4 +95,17 @@ describe("a server that has containers", function()
         assert(client:mutex(fixture.path() .. "/two"):acquire(20))
         assert.is_true(link:counts().createContainer > made)
     end)
+
+    it("nor by several, if the containers are there afterwards", function()
+        local client, link = fixture.client_behind_proxy({ wait = loop, session_timeout = 30 })
+        for index = 1, 3 do
+            local made = link:counts().createContainer
+            link:arm("create", "after", 1) -- behind the create of the node, which finds no directory
+            local lock = client:mutex(fixture.path() .. "/" .. index)
+            assert(lock:acquire(20))
+            assert.is_true(link:fired())
+            assert.is_true(link:counts().createContainer > made)
+            assert.is_true(lock:release())
+        end
+    end)
 end)

@@ -20,6 +20,15 @@ local FIELDS = { "node", "mode", "identity", "session", "from", "held", "ended",
 local Log = {}
 Log.__index = Log
 
+--- Opens a file to append to it, without a buffer: a flush that fails in compiled code of LuaJIT is repeated, and succeeds then.
+local function open(name)
+    local file, problem = io.open(name, "a+b")
+    if file then
+        file:setvbuf "no"
+    end
+    return file, problem
+end
+
 --- Opens the file to append to it.
 ---@param name string
 ---@param report function function(message): the first write after a success, or at all, has failed
@@ -27,7 +36,7 @@ Log.__index = Log
 ---@return table?
 ---@return string? message
 function Log.open(name, report, half)
-    local file, problem = io.open(name, "a+b")
+    local file, problem = open(name)
     if not file then
         return nil, problem
     end
@@ -47,10 +56,7 @@ end
 
 --- Writes a line.
 function Log:_append(line)
-    local ok, problem = self.file:write(line, "\n")
-    if ok then
-        ok, problem = self.file:flush()
-    end
+    local ok, problem = self.file:write(line .. "\n")
     if not ok and not self.has_failed then
         self.report(problem)
     end
@@ -64,7 +70,7 @@ local function turn(self)
     end
     self.file:close()
     os.rename(self.name, self.name .. ".1")
-    self.file, self.size = io.open(self.name, "ab") or io.open("/dev/full", "ab"), 0 -- to which no write succeeds
+    self.file, self.size = open(self.name) or open "/dev/full", 0 -- to which no write succeeds
     for _, line in pairs(self.open) do
         self:_append(line)
     end

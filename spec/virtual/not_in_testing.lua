@@ -25,6 +25,8 @@ return {
         "no_containers",
         "primitives_disconnected",
         "semaphore_faults",
+        "semaphore_resize: may or may not count",
+        "servers_move",
         "session_loss",
         "strange_servers",
         "blocking: keeps waiting when the connection is lost",

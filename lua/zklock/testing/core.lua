@@ -391,6 +391,11 @@ function Client:state()
     return self.state_is, self.problem, self.code
 end
 
+--- All lists name the servers of the world.
+function Client:set_servers()
+    return self.state_is ~= "closed"
+end
+
 function Client:session_timeout()
     return self.session and self.timeout or 0
 end
@@ -589,7 +594,7 @@ end
 return function(servers)
     servers.changed = locks.changed
     local core = {
-        REVOKE = "__REVOKE__", FLAGS = "_flags_", SEQUENCE_WARN = 2 ^ 30, SEQUENCE_LIMIT = 2147483647 - 65536,
+        REVOKE = "__REVOKE__", FLAGS = "_flags_", RESIZED = "resized", SEQUENCE_WARN = 2 ^ 30, SEQUENCE_LIMIT = 2147483647 - 65536,
         path_problem = names.path_problem, node_path_problem = names.node_path_problem, node_name = names.parse,
         defaults = { down = false, hangs = false, delay = 0 },
         caller = caller, yieldable = yieldable, stands_in = stands_in, release = release, meter = Meter.new

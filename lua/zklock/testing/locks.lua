@@ -101,8 +101,8 @@ local function count_permits(servers, leases)
     return count
 end
 
---- Returns whether the semaphore has the number of permits that its first user has given.
-local function limit_fits(self, leases)
+--- Returns how many permits the semaphore has, by its latest resize or its first user; nil: the acquisition was refused.
+local function limit_of(self, leases)
     local servers, wanted = self.client.servers, tostring(self.spec.permits)
     servers:make(self.spec.path, "")
     servers:make(leases, wanted)
@@ -110,17 +110,23 @@ local function limit_fits(self, leases)
         servers:execute { kind = "set", path = leases, data = wanted }
     end
     local limit = tonumber(servers.nodes[leases].data:match "^%d+$")
-    if limit and limit > 0 and limit <= 2147483647 and limit ~= self.spec.permits then
-        self:refuse("mismatch", "the semaphore '%s' was made for %d permits, not for %s", self.spec.path, limit, wanted)
-        return false
+    if not (limit and limit > 0 and limit <= 2147483647) then
+        return self.spec.permits
+    elseif servers.nodes[leases].children.resized then
+        if self.count > limit then
+            return self:refuse("mismatch", "the semaphore '%s' has only %d permits now, not %d", self.spec.path, limit, self.count)
+        end
+    elseif limit ~= self.spec.permits then
+        return self:refuse("mismatch", "the semaphore '%s' was made for %d permits, not for %s", self.spec.path, limit, wanted)
     end
-    return true
+    return limit
 end
 
 function step.permits(self)
-    local client, path, limit = self.client, self.spec.path, self.spec.permits
+    local client, path = self.client, self.spec.path
     local servers, leases = client.servers, path .. "/leases"
-    if not limit_fits(self, leases) or not queue_up(self, path .. "/locks", "exclusive", "-lock-") then
+    local limit = limit_of(self, leases)
+    if not limit or not queue_up(self, path .. "/locks", "exclusive", "-lock-") then
         return
     end
     if count_permits(servers, leases) + self.count > limit then

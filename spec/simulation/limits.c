@@ -173,8 +173,8 @@ bool semaphore_is_taken(const acquisition_record *record)
             return true;
         permits++;
     }
-    if (is_resized(record->path) && run.limit_since[record->path] >= record->asked_at)
-        return false; /* there may have been room meanwhile */
+    if (is_resized(record->path) && run.limit_since[record->path] + HEARS_WITHIN >= record->asked_at)
+        return false; /* there may have been room, as of the server that it asked */
     return permits + record->count > (is_resized(record->path) ? written_limit(record->path) : record->limit);
 }
 

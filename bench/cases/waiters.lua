@@ -7,7 +7,7 @@ local callgrind = require "callgrind"
 local plots = require "plots"
 local report = require "report"
 
-local COUNTS, QUICK_COUNTS = { 100, 1000, 10000, 100000 }, { 100, 1000 }
+local COUNTS, QUICK_COUNTS = { 100, 1000, 10000, 30000 }, { 100, 1000 }
 local MODES = { { "one", "all at one lock" }, { "each", "each at a lock of its own" } }
 
 local function measure(settings, mode, count)

@@ -73,6 +73,7 @@ typedef struct {
     zkl_code problem_code;
     char problem[256]; /* the reason why the state is not better; "" if there is none */
     zkl_stats stats;
+    zkl_tls_expiry expiry;
     int32_t timeout_ms; /* the negotiated session timeout; 0 before the first session */
 } zkl_published;
 

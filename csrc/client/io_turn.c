@@ -54,9 +54,7 @@ void zkl_client_publish(zkl_client *client, bool silently)
     client->published.read_at = zkl_engine_read_at(client->engine);
     client->published.stats = *zkl_engine_stats(client->engine);
     if (client->tls_link != NULL) {
-        zkl_tls_expiry expiry = zkl_tls_link_expiry(client->tls_link);
-        client->published.stats.server_certificate = expiry.server;
-        client->published.stats.own_certificate = expiry.own;
+        client->published.expiry = zkl_tls_link_expiry(client->tls_link);
     }
     client->published.timeout_ms = zkl_engine_session_timeout(client->engine);
     bool write_it = !silently && zkl_notifications_claim_byte(&client->desk.notifications);
@@ -99,6 +97,14 @@ zkl_stats zkl_client_stats(zkl_client *client)
     zkl_stats stats = client->published.stats;
     pthread_mutex_unlock(&client->desk.mutex);
     return stats;
+}
+
+zkl_tls_expiry zkl_client_expiry(zkl_client *client)
+{
+    pthread_mutex_lock(&client->desk.mutex);
+    zkl_tls_expiry expiry = client->published.expiry;
+    pthread_mutex_unlock(&client->desk.mutex);
+    return expiry;
 }
 
 int32_t zkl_client_session_timeout(zkl_client *client)

@@ -235,8 +235,9 @@ static int client_stats(lua_State *L, zkl_client *client)
     set_count(L, "sessions", stats.sessions);
     set_count(L, "entries", stats.entries);
     set_count(L, "watches", stats.watches);
-    set_seconds_left(L, "server_certificate_left", stats.server_certificate);
-    set_seconds_left(L, "own_certificate_left", stats.own_certificate);
+    zkl_tls_expiry expiry = zkl_client_expiry(client);
+    set_seconds_left(L, "server_certificate_left", expiry.server);
+    set_seconds_left(L, "own_certificate_left", expiry.own);
     set_histogram(L, "wait_time", stats.waits, zkl_wait_bounds, ZKL_WAIT_BUCKETS, stats.waited);
     return 1;
 }

@@ -45,9 +45,6 @@ typedef struct {
     int64_t waited;           /* Nanoseconds from request to grant, summed over all grants. */
     /* waits[i] counts the grants whose wait was at most zkl_wait_bounds[i], and above zkl_wait_bounds[i - 1]. */
     int64_t waits[ZKL_WAIT_BUCKETS];
-    /* Until when the certificates of the server and of the client are valid, on zkl_clock; 0: unknown. */
-    int64_t server_certificate;
-    int64_t own_certificate;
 } zkl_stats;
 
 /* The state of the client as a whole. */

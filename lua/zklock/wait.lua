@@ -247,7 +247,7 @@ function wait.abandon(client, waiter, code)
     end
 end
 
---- Lists the keys of a table of which `wanted(desk, key)` is true, or all. What is done with a key may change the table.
+--- Lists the keys of a table of which `wanted(desk, key)` is true, or all: the caller may change the table.
 local function list(set, wanted, desk)
     local found = {}
     for key in pairs(set) do

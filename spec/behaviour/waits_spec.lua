@@ -1,4 +1,4 @@
---- Who waits for whom, over all locks: the deadlocks that `zklock why` and others show.
+--- Deadlocks over all locks, as `zklock why` and others show them.
 
 local fixture = require "spec.support.fixture"
 local inspect = require "zklock.inspect"

@@ -48,8 +48,8 @@ typedef struct {
     int64_t last_zxid; /* the last zxid that the servers have executed at the beginning; with a single server only */
     int64_t delay;     /* usual delay of one message in nanoseconds; seldom far longer */
     /*
-     * What servers that have no containers answer to a request with ZOO_CONTAINER: ZUNIMPLEMENTED, ZBADARGUMENTS, or
-     * ZCONNECTIONLOSS, they close the connection. 0: they have containers.
+     * The answer of servers without containers to a request with ZOO_CONTAINER: ZUNIMPLEMENTED or ZBADARGUMENTS; or
+     * ZCONNECTIONLOSS: they close the connection. 0: they have containers.
      */
     int no_containers;
     bool auth_fails; /* every credential (zoo_add_auth) is refused */
@@ -409,12 +409,12 @@ int64_t sim_foreign_session(void);
 bool sim_foreign_create(int64_t session, const char *path, const char *data, int mode);
 bool sim_foreign_delete(int64_t session, const char *path);
 bool sim_foreign_set(int64_t session, const char *path, const char *data);
-/* Returns true also if the session is already over. */
 /*
  * Sets the directory's data, and creates its child `mark` (anew if it exists), in one transaction, which fails as a whole if the
  * directory does not exist.
  */
 bool sim_foreign_resize(const char *directory, const char *data, const char *mark);
+/* Returns true also if the session is already over. */
 bool sim_foreign_expire(int64_t session);
 
 /* The committed state, independent of what each server or client knows. */

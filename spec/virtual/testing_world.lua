@@ -1,5 +1,5 @@
---- virtual.testing_world: a virtual.world whose servers, links and clients are those of zklock.testing. What it does not imitate
--- raises an error: such a spec stands in spec/virtual/not_in_testing.lua.
+--- virtual.testing_world: a virtual.world whose servers, links and clients are those of zklock.testing. It raises an error for a
+-- fault that it does not imitate: the spec then stands in spec/virtual/not_in_testing.lua.
 
 local Clock = require "zklock.testing.clock"
 local new_core = require "zklock.testing.core"

@@ -329,7 +329,7 @@ function Client:unsettled()
     return list
 end
 
--- What can happen, for zklock.testing.
+-- The switches of zklock.testing.
 
 function Client:disconnect()
     self.down = true

@@ -65,7 +65,7 @@ local function queue_up(self, directory, kind, marker)
     return not ahead
 end
 
---- What each kind of lock does when something has changed. By the mode of its lock spec.
+--- By the mode of the lock spec: goes on with an acquisition when something has changed.
 local step = {}
 
 function step.mutex(self)
@@ -363,7 +363,7 @@ function Acquisition:ask_back()
     end
 end
 
---- What a change on the servers means to acquisitions: of `path`, "created", "changed" or "deleted".
+--- Tells acquisitions of a change of `path` on the servers: "created", "changed" or "deleted".
 local function changed(servers, path, event)
     local owner, told = servers.owners[path], {}
     if owner and event == "deleted" then

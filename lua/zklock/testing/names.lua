@@ -5,7 +5,7 @@ local pairs, tonumber = pairs, tonumber
 
 local names = {}
 
---- What a name has before its number: after "_c_", a uuid and a hyphen, or at its end.
+--- The kind of a node, by the part of its name before the number, which stands after "_c_", a uuid and a hyphen, or at the end.
 local KINDS = { ["lock-"] = "exclusive", ["__WRIT__"] = "exclusive", ["__READ__"] = "shared", ["lease-"] = "lease" }
 
 --- Returns what a name of a lock's child says: "exclusive", "shared" or "lease", its number, and what its acquisition's names have

@@ -13,7 +13,7 @@ local BEGIN = 1700000000
 
 local NOBODY = ("0"):rep(16)
 
---- What the C client says of a code.
+--- The words of the C client for a code.
 local WORDS = { no_node = "no node", node_exists = "node exists", bad_version = "bad version", not_empty = "not empty" }
 
 local function parent_of(path)
@@ -78,7 +78,7 @@ local function find(self, request)
     return node
 end
 
---- What each kind of request does. They return the results; or nil and the name of the problem.
+--- Executes a request, by its kind. The functions return the results; or nil and the name of the problem.
 local execute = {}
 
 function execute.exists(self, request)
@@ -187,7 +187,7 @@ function execute.multi(self, request, session)
     return results
 end
 
---- Which watches an event fires, of a node and of its parent's list of children.
+--- Fires the watches of a node, and of its parent's list of children, on an event.
 local function fire(self, path, event)
     local function fire_all(key, what)
         local watches = self.watches[key]

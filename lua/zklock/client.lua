@@ -198,9 +198,7 @@ function Client:set_servers(servers)
         normal = normal .. chroot
     end
     wrong = wrong or (normal:match "/.*$" or "") ~= chroot and format("the chroot must be the client's, '%s'", chroot)
-    if wrong then
-        error("client:set_servers: " .. wrong, 2)
-    end
+    checked("set_servers", not wrong, wrong)
     local state, problem, code = self._desk.core:state()
     if state == nil then
         return nil, problem, code
@@ -753,9 +751,7 @@ function Client:once(path, settings, fn)
     local once = require "zklock.once"
     local read, wrong = once.read(settings, fn)
     wrong = wrong or options.path_problem(path)
-    if wrong then
-        error("client:once: " .. wrong, 2)
-    end
+    checked("once", not wrong, wrong)
     return once.run(self, path, read, fn)
 end
 

@@ -116,8 +116,7 @@ end
 
 --- Becomes a member again in the background, with the same data.
 function rejoin(self)
-    local call, problem
-    call, problem = self._lock:acquire { keep = true, callback = function(hold, message, code)
+    local call, problem = self._lock:acquire { keep = true, callback = function(hold, message, code)
         self._call = nil
         if hold then
             self._hold = hold
@@ -154,7 +153,8 @@ function Group.new(client, path, settings)
         _hold = nil,  -- the hold of its membership
         _call = nil,  -- the call with which it joins again
         _watch = nil, -- of the members, for on_change
-        _closed = false -- no change is followed any more
+        _departures = 0, -- how many times it was left
+        _closed = false  -- no change is followed any more
     }, Group)
     if self._on_change then
         local ok, message, code = follow(self, false)
@@ -171,16 +171,19 @@ end
 ---@param timeout? number seconds, 0 or more; nil: no limit
 ---@return true? joined
 ---@return string? message
----@return zklock.Code? code as of Lock:acquire
+---@return zklock.Code? code as of Lock:acquire; "cancelled": leave or close was called meanwhile
 function Group:join(data, timeout)
     check_self(self, "join")
     local seconds = checked("join", options.read_timeout(timeout))
     local fits, wrong = options.identity(data or "-")
     checked("join", fits, "data must be " .. (wrong or ""))
-    local lock = lock_for(self, data)
+    local lock, departures = lock_for(self, data), self._departures
     local hold, message, code = lock:acquire { timeout = seconds, keep = true }
     if not hold then
         return nil, message, code
+    elseif self._departures ~= departures then
+        hold:begin_release()
+        return nil, format("the group %s was left before it was joined", self._path), "cancelled"
     end
     local former = give_up(self)
     self._lock, self._hold = lock, hold
@@ -194,6 +197,7 @@ end
 ---@return boolean was_member
 function Group:leave()
     check_self(self, "leave")
+    self._departures = self._departures + 1
     local hold = give_up(self)
     if hold then
         hold:begin_release()
@@ -220,8 +224,8 @@ end
 ---@return zklock.Code? code "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Group:members(timeout)
     check_self(self, "members")
-    local seconds = checked("members", options.read_timeout(timeout))
-    local state, message, code = inspect.lock(self._client, self._path, { timeout = timeout and seconds or nil })
+    checked("members", options.read_timeout(timeout))
+    local state, message, code = inspect.lock(self._client, self._path, { timeout = timeout })
     if state == nil then
         return nil, message, code
     end

@@ -11,7 +11,7 @@ local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-local error, ipairs, setmetatable = error, ipairs, setmetatable
+local ipairs, setmetatable = ipairs, setmetatable
 local format, max = string.format, math.max
 
 ---@class zklock.Semaphore: zklock.Lock
@@ -105,11 +105,7 @@ end
 function Semaphore:resize(permits, timeout)
     check_self(self, "resize")
     local deadline, seconds = checked("resize", self:read_deadline(timeout))
-    local wrong
-    permits, wrong = options.read_permits(permits)
-    if wrong then
-        error("semaphore:resize: " .. wrong, 2)
-    end
+    permits = checked("resize", options.read_permits(permits))
     local leases = self:path() .. "/leases"
     local mark = leases .. "/" .. core.RESIZED
     local data, acl = format("%d", permits), self:settings().acl

@@ -26,26 +26,23 @@ local HIDDEN = {
 --- The second byte of characters whose first byte allows only a part: overlong forms, surrogates, above U+10FFFF.
 local SECOND = { [224] = { 160, 191 }, [237] = { 128, 159 }, [240] = { 144, 191 }, [244] = { 128, 143 } }
 
---- The length of a character by its first byte.
-local function length_of(byte)
-    return byte < 128 and 1 or byte >= 194 and byte <= 223 and 2 or byte >= 224 and byte <= 239 and 3
-        or byte >= 240 and byte <= 244 and 4 or nil
-end
-
---- Whether there is a whole character at this position, of so many bytes.
-local function is_whole(value, at, length)
-    local limits = SECOND[value:byte(at)]
-    for index = 1, length - 1 do
+--- Returns the length of the whole character at this position; nil: there is none.
+function text.character(value, at)
+    local first = value:byte(at)
+    local length = first < 128 and 1 or first >= 194 and first <= 223 and 2 or first >= 224 and first <= 239 and 3
+        or first >= 240 and first <= 244 and 4 or nil
+    local limits = SECOND[first]
+    for index = 1, (length or 1) - 1 do
         local byte = value:byte(at + index)
         local least, most = 128, 191
         if index == 1 and limits then
             least, most = limits[1], limits[2]
         end
         if not byte or byte < least or byte > most then
-            return false
+            return nil
         end
     end
-    return true
+    return length
 end
 
 --- Returns a text as valid UTF-8 without control characters, no longer than so many bytes. U+FFFD stands for bytes that cannot
@@ -59,9 +56,9 @@ function text.clean(value, most)
     end
     local parts, size, at, cut = {}, 0, 1, false
     while at <= #value do
-        local length = length_of(value:byte(at))
-        local part = length and is_whole(value, at, length) and value:sub(at, at + length - 1) or nil
-        at = at + (part and length or 1)
+        local length = text.character(value, at)
+        local part = length and value:sub(at, at + length - 1)
+        at = at + (length or 1)
         part = part and not part:find "^[%c\127]" and part or UNKNOWN
         if size + #part > most - 3 and at <= #value or size + #part > most then
             cut = true

@@ -58,6 +58,24 @@ describe("a group", function()
         assert.same({ "new" }, data_of(one))
     end)
 
+    it("has nobody as a member who leaves before the join is over", function()
+        local path = fixture.path()
+        local one, _, link = group_of(path)
+        assert(one:members(20))
+        link:stall "down"
+        local joined, code
+        loop.run(function()
+            local _
+            joined, _, code = one:join("late", 20)
+        end, function()
+            one:close()
+            link:resume()
+        end)
+        assert.same({ nil, "cancelled" }, { joined, code })
+        assert.is_false(one:is_member())
+        fixture.await_children(path, 0)
+    end)
+
     it("gets a member back whose session has ended", function()
         local path = fixture.path()
         local one, client, link = group_of(path)

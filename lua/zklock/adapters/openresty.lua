@@ -21,7 +21,7 @@ local semaphore = require "ngx.semaphore"
 local ticker = require "zklock.adapters.openresty.ticker"
 
 -- Loaded now, and not when a request needs it: the files may be those of another version by then.
-for _, name in ipairs { "cluster_mutex", "inspect.reading", "key", "latch", "leader", "multi", "node", "once", "rwlock",
+for _, name in ipairs { "cluster_mutex", "group", "inspect.reading", "key", "latch", "leader", "multi", "node", "once", "rwlock",
     "semaphore", "sha256", "transaction" } do
     require("zklock." .. name)
 end

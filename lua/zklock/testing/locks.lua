@@ -205,7 +205,7 @@ function Acquisition:begin()
     local client, spec = self.client, self.spec
     self.status, self.message, self.made, self.revoked = "waiting", "", {}, 0
     self.asked_at, self.hold_until, self.was_behind = client.clock.time, huge, false
-    self.uuid = format("_c_%08x-0000-8000-8000-%012x", client.number, self.number)
+    self.uuid = format("_c_%08x-0000-8000-8000-%09x000", client.number, self.number)
     self.is_latch = spec.mode == "latch" or spec.mode == "count"
     client.open[self] = true
     client.servers.waiting[#client.servers.waiting + 1] = self
@@ -368,7 +368,7 @@ local function changed(servers, path, event)
     local owner, told = servers.owners[path], {}
     if owner and event == "deleted" then
         told[1] = { owner, "verify" }
-    elseif owner and event == "changed" and servers.nodes[path].data == "__REVOKE__" then
+    elseif owner and event == "changed" and servers.nodes[path] and servers.nodes[path].data == "__REVOKE__" then
         told[1] = { owner, "ask_back" }
     end
     for _, acquisition in ipairs(servers.waiting) do

@@ -1,6 +1,8 @@
 --- testing.names: what zklock.core says of names and paths, for zklock.testing. The rules are those of csrc/lock/names.c, without
 -- the names of other libraries, and of csrc/base/base.c.
 
+local text = require "zklock.text"
+
 local pairs, tonumber = pairs, tonumber
 
 local names = {}
@@ -8,14 +10,14 @@ local names = {}
 --- The kind of a node, by the part of its name before the number, which stands after "_c_", a uuid and a hyphen, or at the end.
 local KINDS = { ["lock-"] = "exclusive", ["__WRIT__"] = "exclusive", ["__READ__"] = "shared", ["lease-"] = "lease" }
 
---- Returns what a name of a lock's child says: "exclusive", "shared" or "lease", its number, and what its acquisition's names have
--- in common, if anything; nil: it is no contender's.
+--- Returns what a name of a lock's child says: "exclusive", "shared" or "lease", its number, and what the uuids of its acquisition have
+-- in common, if it has one; nil: it is no contender's.
 function names.parse(name)
     local head, digits = name:match "^(.*%D)(%d%d%d%d%d%d%d%d%d%d)$"
     local uuid, rest = (head or ""):match "^_c_(%x+%-%x+%-%x+%-%x+%-%x+)%-(.*)$"
     for marker, kind in pairs(KINDS) do
         if head and (rest == marker or not uuid and ("-" .. head):sub(-#marker - 1) == "-" .. marker) then
-            return kind, tonumber(digits), uuid and uuid:sub(1, 24)
+            return kind, tonumber(digits), uuid and uuid:sub(1, -4)
         end
     end
     return nil
@@ -25,12 +27,11 @@ end
 local function text_problem(path)
     local at = 1
     while at <= #path do
-        local first = path:byte(at)
-        local length = first < 0x80 and 1 or first >= 0xc2 and first < 0xe0 and 2 or first >= 0xe0 and first < 0xf0 and 3
-            or first >= 0xf0 and first < 0xf5 and 4
-        if not length or not path:find("^" .. ("[\128-\191]"):rep(length - 1), at + 1) then
+        local first, length = path:byte(at), text.character(path, at)
+        if not length and not path:find("^\237[\160-\191][\128-\191]", at) then -- half of a pair
             return "it must be UTF-8"
         end
+        length = length or 3
         local code = length == 1 and first or first % 2 ^ (7 - length)
         for index = at + 1, at + length - 1 do
             code = code * 64 + path:byte(index) % 64

@@ -20,7 +20,6 @@ local function parent_of(path)
     local parent = path:match "^(.*)/[^/]*$"
     return parent == "" and "/" or parent
 end
-Servers.parent_of = parent_of
 
 --- `clock`: of the world. `changed` is a function of testing.locks.
 function Servers.new(clock)
@@ -49,7 +48,7 @@ function Servers:put(path, data, owner)
     }
 end
 
-function Servers.stat(node)
+local function stat(node)
     local function hex(number)
         return format("%016x", number)
     end
@@ -59,7 +58,6 @@ function Servers.stat(node)
         data_length = #node.data, num_children = node.created - node.deleted
     }
 end
-local stat = Servers.stat
 
 --- Notes how a change is undone, and what it is.
 local function note(self, undo, path, event)

@@ -68,6 +68,13 @@ exec java "$@"
         assert.same({}, commands.processes("sleep " .. mark))
     end)
 
+    it("passes HUP on to the command", function()
+        local dev = commands.start { "dev", "--", "sh", "-c", "trap 'exit 3' HUP; echo begun; while :; do sleep 0.05; done" }
+        assert.equal("begun", dev:line())
+        dev:signal "HUP"
+        assert.equal(3, dev:finish().status)
+    end)
+
     it("says what is missing", function()
         local result = commands.run({ "dev", "--", "true" }, { variables = { "ZOOKEEPER_JAVA=/nonexistent" } })
         assert.equal(125, result.status)

@@ -56,6 +56,33 @@ describe("zklock history", function()
         assert(second)
     end)
 
+    it("ends who held when zklock watch ended, and is gone when it watches again; and each reader holds since it came", function()
+        local path, log = fixture.path(), commands.directory() .. "/log"
+        local before = fixture.join(path, nil, "before:1")
+        local watch = commands.start { "watch", "--log", log, path }
+        await_lines(log, "holds", 1)
+        watch:signal "TERM"
+        watch:finish()
+        assert(fixture.observer():delete(before))
+        for index = 1, 2 do
+            fixture.join(path, "_c_3b241101-e2bb-4255-8caf-4136c566a96" .. index .. "-__READ__", "reader:" .. index)
+        end
+        commands.start { "watch", "--log", log, path }
+        await_lines(log, "holds", 3)
+        local output = history(log, path)
+        assert.is_nil(output:find("holds +before:1"), output)
+        assert.truthy(output:find "before:1", output)
+        local count = 0
+        for line in history(log, path, "--json"):gmatch "[^\n]+" do
+            local record = dkjson.decode(line)
+            if (record.identity or ""):find "^reader" then
+                count = count + 1
+                assert.equal(record.from, record.held)
+            end
+        end
+        assert.equal(2, count)
+    end)
+
     it("skips a torn line with a warning, and says what is missing", function()
         local directory = commands.directory()
         local log = directory .. "/log"

@@ -489,6 +489,19 @@ describe("zklock run reads the servers again at HUP, and", function()
         assert.truthy(result.errors:find("the servers are " .. fixture.servers() .. " now", 1, true), result.errors)
     end)
 
+    it("lets a job that goes on be done: zklock once does not run it again", function()
+        local path = fixture.path()
+        local mark = commands.directory() .. "/end"
+        local job = commands.start { "once", "--every", "9999999h", path, "-c",
+            ("trap 'echo hup' HUP; echo begun; until [ -e %s ]; do sleep 0.05; done; exit 0"):format(mark) }
+        assert.equal("begun", job:line())
+        job:signal "HUP"
+        assert.equal("hup", job:line())
+        files.write(mark, "")
+        assert.equal(0, job:finish().status)
+        assert.equal(123, commands.run({ "once", "--every", "9999999h", path, "--", "true" }).status)
+    end)
+
     it("keeps its place while it waits without a terminal; a file that cannot be read changes nothing", function()
         local path, directory, link = fixture.path(), commands.directory(), fixture.proxy()
         local holder = fixture.client():mutex(path)

@@ -35,7 +35,7 @@ local function serve(child, reports, signals)
             take(child, signal)
         end
         local state, detail = process.look(child)
-        if state == "exited" then
+        if state == "exited" and not (reports >= 0 and process.poll({ reports }, 0)[reports]) then
             return detail
         elseif state == "killed" then
             if detail == "INT" then

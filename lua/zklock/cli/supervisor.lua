@@ -95,7 +95,8 @@ end
 --   `lock`, `client` and `signals` are objects. `guard` is one, or false. `term` is the signal to end the command with.
 --   `grace` is the number of seconds until KILL. `on_lost` is "stop" or "warn". `max_hold` is a number of seconds, or nil.
 --   is_revoked() returns whether another client has asked for the lock. beat(), or nil, is called in each turn, and returns in how
---   many seconds it is due again. reload() is called at HUP. lost_fd is a descriptor to close when the lock is lost, or nil.
+--   many seconds it is due again. reload() is called at HUP, or nil: without a terminal HUP then asks for no end. lost_fd is
+--   a descriptor to close when the lock is lost, or nil.
 --   say(format, ...) writes a message.
 function Supervisor.new(settings)
     local self = setmetatable({
@@ -284,11 +285,13 @@ end
 
 --- Passes a signal on.
 function Supervisor:take(signal)
-    if signal == "HUP" then
+    local reloads = signal == "HUP" and self.reload
+    if reloads then
         self.reload()
     end
     if FORWARDED[signal] then
-        self.asked_to_end = self.asked_to_end or ENDING[signal] or false
+        local ends = ENDING[signal] and not (reloads and self.terminal < 0)
+        self.asked_to_end = self.asked_to_end or ends or false
         self:send(signal)
     elseif signal == "CONT" then
         resume(self)
@@ -359,7 +362,7 @@ function Supervisor:prepare()
     if left > 0 and self.guard then
         self.guard:set(now + left - self.early, now + left)
     end
-    self.started = now
+    self.started = left > 0 and now or nil
     return left > 0 or nil
 end
 

@@ -10,8 +10,8 @@ local names = {}
 --- The kind of a node, by the part of its name before the number, which stands after "_c_", a uuid and a hyphen, or at the end.
 local KINDS = { ["lock-"] = "exclusive", ["__WRIT__"] = "exclusive", ["__READ__"] = "shared", ["lease-"] = "lease" }
 
---- Returns what a name of a lock's child says: "exclusive", "shared" or "lease", its number, and what the uuids of its acquisition have
--- in common, if it has one; nil: it is no contender's.
+--- Returns what a name of a lock's child says: "exclusive", "shared" or "lease", its number, and what the uuids of its acquisition
+-- have in common, if it has one; nil: it is no contender's.
 function names.parse(name)
     local head, digits = name:match "^(.*%D)(%d%d%d%d%d%d%d%d%d%d)$"
     local uuid, rest = (head or ""):match "^_c_(%x+%-%x+%-%x+%-%x+%-%x+)%-(.*)$"

@@ -104,6 +104,7 @@ local function hold(arguments, context, caller, guard)
         if guard then
             guard:adopt(keeper.pid)
         end
+        session:take_signals() -- one that came until now ends this, and the shell is told so
         background.leave(0, shell.assign(caller, variables), true)
         keeper:run()
     else

@@ -200,7 +200,7 @@ end
 --- Whether a command has ended for reasons of its own: the lock is not lost, and the end was not asked for from outside.
 local function has_ended_by_itself(supervisor)
     return supervisor and supervisor.ended and not supervisor.lost and supervisor.reason ~= "revoked"
-        and not supervisor.asked_to_end and supervisor.detail ~= "INT"
+        and not supervisor.asked_to_end and supervisor.detail ~= "INT" and supervisor.detail ~= "HUP"
 end
 
 --- Keeps the lock until --at-least is over, after the command's end. Whatever happens meanwhile does not change the outcome. A

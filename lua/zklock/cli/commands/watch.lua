@@ -26,26 +26,65 @@ local function write(output, change)
     return output:line(output.json(object)) and output:flush()
 end
 
---- Returns a function that notes changes in a log: function(change).
-local function keep(log)
-    local clock, seen = History.new_clock(), {} -- seen: path -> contenders by their nodes, history
-    return function(change)
-        local path, contender, now = change.path, change.contender, clock()
-        if change.event == "gap" then
-            log:record(false, now)
-            log:record(true, now)
-        elseif contender then
-            seen[path] = seen[path] or { contenders = {}, history = History.new(now, false, function(event, lane)
-                log:note(event, path, lane)
-            end) }
-            seen[path].contenders[contender.node] = change.event ~= "left" and contender or nil
-            local list = {}
-            for _, one in pairs(seen[path].contenders) do
-                list[#list + 1] = one
-            end
-            seen[path].history:add({ contenders = list }, now, false)
-        end
+--- What keeps a log of some locks.
+local Keeper = {}
+Keeper.__index = Keeper
+
+--- Continues the log.
+local function new_keeper(log, paths, context, name)
+    local self = setmetatable({ log = log, clock = History.new_clock(), histories = {}, contenders = {}, changed = {} }, Keeper)
+    for _, path in ipairs(paths) do
+        self.histories[path] = History.new(self.clock(), false, function(event, lane)
+            log:note(event, path, lane)
+        end)
+        self.contenders[path], self.changed[path] = {}, true
     end
+    local torn = log:restore(function(record, last)
+        if self.histories[record.path] then
+            self.histories[record.path]:restore(record, last)
+        end
+    end)
+    if torn and torn > 0 then
+        context:warn("%d lines of %s are torn, and were skipped", torn, name)
+    end
+    self:record(true)
+    return self
+end
+
+function Keeper:record(is_recording)
+    self.log:record(is_recording, self.clock())
+end
+
+function Keeper:note(change)
+    if change.event == "gap" then
+        self:record(false)
+        self:record(true)
+    elseif change.contender then
+        self.contenders[change.path][change.contender.node] = change.event ~= "left" and change.contender or nil
+        self.changed[change.path] = true
+    end
+end
+
+--- Takes in all that was noted, once for each lock: after each reading of the locks.
+function Keeper:take_in()
+    for path in pairs(self.changed) do
+        local list = {}
+        for _, contender in pairs(self.contenders[path]) do
+            list[#list + 1] = contender
+        end
+        self.histories[path]:add({ contenders = list }, self.clock(), false)
+        self.changed[path] = nil
+    end
+end
+
+--- Returns the next change, as inspect.next_change.
+local function next_change(watchers, keeper)
+    local change, message, code = inspect.next_change(watchers, keeper and 0 or nil)
+    if keeper and code == "timeout" then
+        keeper:take_in()
+        change, message, code = inspect.next_change(watchers)
+    end
+    return change, message, code
 end
 
 function watch.run(arguments, context)
@@ -53,15 +92,12 @@ function watch.run(arguments, context)
     if log == nil then
         return failure
     end
-    local note = log and keep(log) or function() end
     return looking.with_session(arguments, context, function(session)
         local output, client, written = context.output, session.client, true
-        if log then
-            log:record(true, os.time())
-        end
+        local keeper = log and new_keeper(log, arguments.paths, context, arguments.log)
         client:on("state", function(state, problem)
-            if log then
-                log:record(state == "connected", os.time())
+            if keeper then
+                keeper:record(state == "connected")
             end
             if state ~= "closed" then -- by this command, at its end
                 written = write(output, { event = "connection", state = state, problem = problem }) and written
@@ -72,11 +108,12 @@ function watch.run(arguments, context)
             watchers[index] = inspect.watch(client, path)
         end
         while true do
-            local change, message, code = inspect.next_change(watchers)
+            local change, message, code = next_change(watchers, keeper)
             if not change then
                 return looking.fail(context, message, code)
+            elseif keeper then
+                keeper:note(change)
             end
-            note(change)
             written = write(output, change) and written
             if not written then
                 return codes.FAILED

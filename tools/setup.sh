@@ -62,7 +62,7 @@ drivers=('chromium?' nodejs npm fonts-wqy-microhei)
 arm64=(cmake ninja-build pkg-config lua-busted gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static mmdebstrap)
 packagers=(debhelper dpkg-dev git lintian)
 rivals=(
-    stunnel4 openssl lua-luv valgrind strace gnuplot-nox "${luajit[@]}"
+    stunnel4 openssl lua-luv lua-cqueues valgrind strace gnuplot-nox "${luajit[@]}"
     default-jdk-headless libcurator-recipes-java
     golang-go golang-github-samuel-go-zookeeper-dev
     python3-kazoo

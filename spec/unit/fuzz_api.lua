@@ -277,7 +277,7 @@ function run(bytes)
             remember(try("make", 0, pick(MAKE)))
         elseif choice == 2 and #objects > 0 then
             local object = pick(objects)
-            if type(object) == "table" and object.read and take() % 2 == 0 then
+            if type(object) == "table" and type(object.read) == "table" and take() % 2 == 0 then -- not a function of its class
                 remember(object.read)
                 remember(object.write)
             end

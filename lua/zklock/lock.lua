@@ -231,6 +231,9 @@ function steps.release(record, seconds, may_wait)
     local hold = record.hold
     if not hold then
         return nil
+    elseif not hold._state then -- an error has ended its acquisition
+        hold:_abandon()
+        return nil
     end
     hold:disclose(record.level)
     local held = with_lock.ends(hold, record.level)

@@ -33,11 +33,11 @@ local function concern(desk, handle, waiter)
     end
 end
 
---- Returns the set of the waiters for acquisitions whose deadlines are in the same second; nil without a deadline. So a sweep looks
--- only at waiters that are late, however many wait.
+--- Returns the set of the waiters for acquisitions whose deadlines are in the same second; without a deadline false. So a sweep
+-- looks only at waiters that are late, however many wait.
 local function due_with(desk, deadline, handle, subject)
     if deadline == huge or not handle or type(subject) ~= "table" or not subject.abandon then
-        return nil
+        return false
     end
     local second = floor(deadline) + 1
     local set = desk.due[second]
@@ -84,46 +84,11 @@ local function alone_until_decided(client, adapter, deadline, decided, subject)
     return true
 end
 
---- Notices, from Lua 5.4 on, that a coroutine is closed while it waits. Then there is no error. If there is an error, the code that
--- waits handles it.
-local Guard = {}
-
-function Guard:__close(problem)
-    if problem == nil and self.waits then
-        wait.abandon(self.client, self.waiter)
-    end
-end
-
-local function new_guard(client, waiter)
-    return setmetatable({ client = client, waiter = waiter, waits = true }, Guard)
-end
-
 --- An iterator for a loop of one round. From Lua 5.4 on the loop's fourth value is closed. Other versions ignore that value.
 function wait.once(_, done)
     return not done or nil
 end
 local once = wait.once
-
---- The loop around an adapter's wait. Returns the results of until_decided.
-local function wait_among_others(client, adapter, waiter, deadline, decided, subject)
-    while true do
-        local left = deadline - now()
-        if left <= 0 then
-            return at_last(client, decided, subject)
-        end
-        local able, message, code = adapter.wait(client, waiter, left)
-        if able == nil and code ~= nil then
-            if at_last(client, decided, subject) then
-                return true
-            end
-            return nil, message, code
-        end
-        wait.pump(client)
-        if decided(subject) then
-            return true
-        end
-    end
-end
 
 --- Where an error may unwind a coroutine without a trace: notes which one has a waiter, or an acquisition, in a local variable. See
 -- sweep. Elsewhere false.
@@ -131,38 +96,6 @@ wait.note_thread = not PCALL_YIELDS and function(desk, thing)
     desk.threads[thing] = coroutine.running()
 end
 local note_thread = wait.note_thread
-
---- Registers a waiter and waits. Runs protected.
-local function wait_registered(client, adapter, waiter, handle, deadline, decided, subject)
-    local desk = client:desk()
-    local guard = coroutine.close and new_guard(client, waiter) or nil
-    local due = due_with(desk, deadline, handle, subject)
-    desk.everybody[waiter] = subject
-    if due then
-        due[waiter] = true
-    end
-    if note_thread then
-        note_thread(desk, waiter)
-    end
-    concern(desk, handle, waiter)
-    if not handle then
-        desk.without_handle[waiter] = true
-    end
-    local outcome, message, code
-    for _ in once, nil, nil, guard do
-        outcome, message, code = wait_among_others(client, adapter, waiter, deadline, decided, subject)
-        if guard then
-            guard.waits = false
-        end
-    end
-    desk.everybody[waiter] = nil
-    if due then
-        due[waiter] = nil
-    end
-    concern(desk, handle, nil)
-    desk.without_handle[waiter] = nil
-    return outcome, message, code
-end
 
 --- Gives up a wait that will not go on, and whatever it waited for.
 local function give_up(client, waiter)
@@ -173,20 +106,103 @@ local function give_up(client, waiter)
     wait.abandon(client, waiter)
 end
 
---- Waits by an adapter that suspends the caller. An error that is raised in the wait is raised again after the wait is given up.
-local function among_others_until_decided(client, adapter, handle, deadline, decided, subject)
-    local new_waiter = adapter.new_waiter
-    local waiter = new_waiter and new_waiter() or {}
-    local ok, outcome, message, code =
-        call(wait_registered, client, adapter, waiter, handle, deadline, decided, subject)
-    if not ok then
-        give_up(client, waiter)
-        concern(client:desk(), handle, nil)
-        error(outcome, 0)
-    elseif outcome == nil then
-        return nil, message, code
+--- A wait by an adapter that suspends the caller.
+local Wait = {}
+
+--- Makes a wait for a handle, for several, or for none.
+local function new_wait(client, handle)
+    local new_waiter = client:desk().adapter.new_waiter
+    return setmetatable({ client = client, waiter = new_waiter and new_waiter() or {}, handle = handle, due = false }, Wait)
+end
+
+--- Registers a wait.
+local function register(self, deadline, subject)
+    local desk, waiter, handle = self.client:desk(), self.waiter, self.handle
+    desk.everybody[waiter] = subject
+    self.due = due_with(desk, deadline, handle, subject)
+    if self.due then
+        self.due[waiter] = true
     end
-    return outcome
+    if note_thread then
+        note_thread(desk, waiter)
+    end
+    concern(desk, handle, waiter)
+    if not handle then
+        desk.without_handle[waiter] = true
+    end
+end
+
+--- Ends the registration.
+local function unregister(self)
+    local desk, waiter = self.client:desk(), self.waiter
+    desk.everybody[waiter] = nil
+    if self.due then
+        self.due[waiter] = nil
+    end
+    concern(desk, self.handle, nil)
+    desk.without_handle[waiter] = nil
+    self.waiter = nil
+end
+
+--- Ends a wait that was broken off: by an error, or, from Lua 5.4 on, because its coroutine is closed.
+function Wait:__close()
+    if self.waiter then
+        give_up(self.client, self.waiter)
+        unregister(self)
+    end
+end
+
+--- Loops around the adapter's wait. Returns the results of until_decided. The pump has its turn when few variables are alive: see
+-- run.
+local function wait_among_others(self, deadline, decided, subject)
+    local waiter = self.waiter -- see is_unwound
+    while true do
+        do
+            local left = deadline - now()
+            if left <= 0 then
+                return at_last(self.client, decided, subject)
+            end
+            local able, message, code = self.client:desk().adapter.wait(self.client, waiter, left)
+            if able == nil and code ~= nil then
+                if at_last(self.client, decided, subject) then
+                    return true
+                end
+                return nil, message, code
+            end
+        end
+        wait.pump(self.client)
+        if decided(subject) then
+            return true
+        end
+    end
+end
+
+--- Runs a wait, and ends its registration in any case. A hundred thousand coroutines may wait, and the garbage collector walks all
+-- their stacks at a time. So the frames that stay are few and small: Lua 5.4 gets by with a stack of 80 slots, after which it would
+-- double it.
+local function run(self, deadline, decided, subject)
+    for _ in once, nil, nil, self do -- luacheck: ignore 512
+        register(self, deadline, subject)
+        local outcome, message, code = wait_among_others(self, deadline, decided, subject)
+        unregister(self)
+        return outcome, message, code
+    end
+end
+
+if not coroutine.close then
+    local run_protected = run
+
+    local function finish(self, ok, ...)
+        if ok then
+            return ...
+        end
+        Wait.__close(self)
+        error((...), 0)
+    end
+
+    function run(self, ...)
+        return finish(self, call(run_protected, self, ...))
+    end
 end
 
 --- Waits until `decided(subject)` is true or the deadline has passed.
@@ -208,7 +224,7 @@ function wait.until_decided(client, handle, deadline, decided, subject)
     if here.alone then
         return alone_until_decided(client, here, deadline, decided, subject)
     end
-    return among_others_until_decided(client, adapter, handle, deadline, decided, subject)
+    return run(new_wait(client, handle), deadline, decided, subject)
 end
 
 --- Whether a wait here would block the whole program. Then only other processes can change anything meanwhile.

@@ -372,4 +372,43 @@ describe("a coroutine that waits for a lock", function()
         end
         loop.run_all(functions)
     end)
+
+    -- Lua 5.4 doubles a stack of 80 slots that is full, and its collector walks the stacks of all coroutines in one step.
+    it("needs a small stack, also to be woken for nothing", function()
+        if not coroutine.close then
+            return
+        end
+        local threads, count = {}, 400
+        local client = fixture.client({ session_timeout = 30, wait = {
+            wait = function(...)
+                if loop.is_inside() then
+                    coroutine.yield()
+                    return true
+                end
+                return loop.wait(...)
+            end,
+            wake = loop.wake
+        } })
+        local lock = client:mutex(fixture.path())
+        local hold = assert(fixture.mutex(lock:path()):acquire(10))
+        local function memory()
+            collectgarbage()
+            collectgarbage()
+            return collectgarbage("count") * 1024
+        end
+        local before = memory()
+        for index = 1, count do
+            threads[index] = coroutine.create(function()
+                assert(lock:acquire()):release()
+            end)
+        end
+        for _ = 1, 3 do
+            for index = 1, count do
+                assert(coroutine.resume(threads[index]))
+            end
+        end
+        local each = (memory() - before) / count
+        assert.is_true(each < 3700, each)
+        assert(hold:release())
+    end)
 end)

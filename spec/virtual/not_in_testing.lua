@@ -106,6 +106,7 @@ return {
         "with_lock: a release while ZooKeeper does not answer"
     },
     ["is about C, its memory, or an error at an instruction of it"] = {
+        "adapter: needs a small stack",
         "core",
         "interrupt",
         "primitives_operations: frees its memory"

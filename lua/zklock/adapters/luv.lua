@@ -214,9 +214,6 @@ function leave(waiter)
     end
 end
 
---- Lua 5.4's coroutine.close ends a suspension too.
-local WAITER = { __close = leave }
-
 --- See zklock.adapters for the contract of an adapter's functions.
 function luv.wait(client, waiter, seconds)
     local outside = is_outside_of_coroutines()
@@ -227,7 +224,6 @@ function luv.wait(client, waiter, seconds)
         protect.check_yieldable()
     end
     local pump = start(client)
-    setmetatable(waiter, WAITER)
     waiter.thread = not outside and coroutine.running() or nil
     waiter.pump, waiter.woken, waiter.suspended = pump, false, true
     pump.waiting[waiter] = true
@@ -240,15 +236,12 @@ function luv.wait(client, waiter, seconds)
             luv.wake(waiter)
         end)
     end
-    -- From Lua 5.4 on the fourth value of a loop is closed with the coroutine. Other versions ignore that value.
-    for _ in wait.once, nil, nil, waiter do
-        if outside then
-            repeat
-                uv.run("once")
-            until waiter.woken
-        else
-            coroutine.yield()
-        end
+    if outside then
+        repeat
+            uv.run("once")
+        until waiter.woken
+    else
+        coroutine.yield()
     end
     leave(waiter)
     return true

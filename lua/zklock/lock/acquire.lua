@@ -101,13 +101,11 @@ end
 
 --- Asks for a lock. The caller must call conclude or hold:_abandon afterwards, in any case.
 ---@param hold zklock.Hold
----@param try string|boolean a way to acquire, see zklock.hold
----@param count number
 ---@param block_for? number for how many seconds this may block until the acquisition is decided
 ---@return boolean? # whether it is granted already
 ---@return boolean|string|nil # whether there are notifications for the pump; only if it is not granted yet; or message
 ---@return zklock.Code? code
-local function request(hold, try, count, block_for)
+local function request(hold, block_for)
     local lock = hold._lock
     local settings, spec = lock._settings, lock._spec
     if not spec then
@@ -125,7 +123,7 @@ local function request(hold, try, count, block_for)
         settings.sending(lock._client)
     end
     -- C puts the acquisition into `hold` before it sends anything, so that Ctrl-C in between finds it there.
-    return core_acquire(settings.core, spec, hold, try, count, writer, block_for)
+    return core_acquire(settings.core, spec, hold, hold._try, hold._count, writer, block_for)
 end
 
 --- Asks for a lock without waiting, for a multi. The multi concludes it or takes back the record. Returns the results of `request`.
@@ -135,7 +133,7 @@ function acquire.ask(lock, way, me, keep, record)
     note_new(record, hold)
     lock._settings.desk.attempts[hold] = true
     note(hold)
-    local granted, message, code = request(hold, way, 1)
+    local granted, message, code = request(hold)
     local bind = lock._settings.bind
     if bind and granted ~= nil then
         bind(hold)
@@ -275,67 +273,87 @@ acquire.decided, acquire.request = decided, request
 local OFFLINE_PATIENCE = 0.1
 acquire.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 
---- Waits for a lock that was asked for.
----@return zklock.Hold?
+--- Asks for a lock, with a deadline and as the adapter allows it. Runs protected.
+---@return boolean? # whether it is granted already, as for request
 ---@return string? message
 ---@return zklock.Code? code
-local function wait_for(hold, deadline, timeout, record)
-    local client = hold._lock._client
-    if hold._try and client:desk().core:state() ~= "connected" then
-        deadline = min(deadline, now() + OFFLINE_PATIENCE)
+---@return number? deadline of the wait, if it is not granted yet
+local function begin(hold, timeout)
+    local lock = hold._lock
+    local settings = lock._settings
+    local desk, ask = settings.desk, settings.may_block_for
+    local block_for, deadline = ask and ask() or nil, timeout
+    if timeout ~= huge then
+        if hold._try then
+            timeout = lock._client:cleanup_timeout()
+        end
+        block_for, deadline = block_for and min(block_for, timeout), now() + timeout
     end
-    local able, message, code = wait.until_decided(client, hold._acquisition:id(), deadline, decided, hold)
-    if able == nil then
-        return nil, message, code
+    if not block_for then -- it is going to wait, unless it is granted at once
+        desk.attempts[hold] = true
+        if note_thread then
+            note_thread(desk, hold)
+        end
     end
-    return conclude(hold, timeout, record)
+    note(hold)
+    local granted, news, code = request(hold, block_for)
+    if settings.bind and granted ~= nil then
+        settings.bind(hold)
+    end
+    if granted then
+        if not block_for then
+            desk.attempts[hold] = nil
+        end
+    elseif granted == false then
+        desk.attempts[hold] = true
+        if news then
+            wait.pump(lock._client)
+        end
+        if hold._try and desk.core:state() ~= "connected" then
+            deadline = min(deadline, now() + OFFLINE_PATIENCE)
+        end
+    end
+    return granted, news, code, deadline
 end
 
 --- Asks for a lock and waits. Gives up the acquisition unless it returns a hold. Runs protected.
 ---@return zklock.Hold?
 ---@return string? message
 ---@return zklock.Code? code
-local function attempt(hold, timeout, count, record)
-    local lock = hold._lock
-    local settings = lock._settings
-    local ask = settings.may_block_for
-    local try, block_for, deadline = false, ask and ask() or nil, timeout
-    if timeout ~= huge then
-        if timeout == 0 then
-            try, timeout = true, lock._client:cleanup_timeout()
-            hold._try = true
-        end
-        block_for, deadline = block_for and min(block_for, timeout), now() + timeout
-    end
-    if not block_for then -- it is going to wait, unless it is granted at once
-        lock._settings.desk.attempts[hold] = true
-        if note_thread then
-            note_thread(lock._settings.desk, hold)
-        end
-    end
-    note(hold)
-    local granted, news, code = request(hold, try, count, block_for)
-    if settings.bind and granted ~= nil then
-        settings.bind(hold)
-    end
-    if granted then
-        if not block_for then
-            lock._settings.desk.attempts[hold] = nil
-        end
+local function attempt(hold, timeout, record)
+    local got, message, code, deadline = begin(hold, timeout)
+    if got then
         return take(hold, record)
-    end
-    local got
-    if granted == false then
-        lock._settings.desk.attempts[hold] = true
-        if news then
-            wait.pump(lock._client)
+    elseif got == false then
+        got, message, code = wait.until_decided(hold._lock._client, hold._acquisition:id(), deadline, decided, hold)
+        if got ~= nil then
+            got, message, code = conclude(hold, timeout, record)
         end
-        got, news, code = wait_for(hold, deadline, timeout, record)
     end
     if not got then
         hold:_abandon()
     end
-    return got, news, code
+    return got, message, code
+end
+
+--- Ends an acquisition: `ok, …` are pcall's results. A refusal is counted here.
+local function finish(hold, ok, got, message, code)
+    if not ok then
+        hold:_abandon()
+        error(got, 0)
+    elseif not got then
+        refuse(hold._lock._settings.group, code)
+    end
+    return got, message, code
+end
+
+--- Runs an attempt. An error gives the acquisition up: here, or, if there is a record, where the caller is protected. After the
+-- protected call nothing is left to do that another error could prevent.
+local function run(hold, timeout, record)
+    if record then
+        return finish(hold, true, attempt(hold, timeout, record))
+    end
+    return finish(hold, hold._lock._settings.protect(attempt, hold, timeout))
 end
 
 --- What a coroutine does with a lock that has holds already: refuses what would wait for itself, counts the levels of a reentrant
@@ -377,19 +395,18 @@ local function use(lock, timeout, count, me, record)
     return use(lock, timeout, count, me, record)
 end
 
---- Acquires on behalf of the running coroutine. A refusal is counted where it is decided. An error gives the acquisition up. After
--- the protected call nothing is left to do that another error could prevent.
+--- Acquires on behalf of the running coroutine.
 ---@param lock zklock.Lock
 ---@param timeout number seconds; 0 tries
 ---@param count number
 ---@param keep? boolean
----@param record? table in which the acquisition is noted
+---@param record? table in which the acquisition is noted: an error leaves it to the caller, who takes the record back
 ---@return zklock.Hold?
 ---@return string? message
 ---@return zklock.Code? code
 function acquire.enter(lock, timeout, count, keep, record)
-    local settings, holds, kept = lock._settings, lock._holds, lock._kept
-    local me = running(settings.owner)
+    local holds, kept = lock._holds, lock._kept
+    local me = running(lock._settings.owner)
     if lock._twin or holds and next(holds) or kept and next(kept) then
         local answered, hold, message, code = use(lock, timeout, count, me, record)
         if answered then
@@ -397,6 +414,9 @@ function acquire.enter(lock, timeout, count, keep, record)
         end
     end
     local hold = new_hold(lock, me)
+    if timeout == 0 then
+        hold._try = true
+    end
     if count ~= 1 then
         hold._count = count
     end
@@ -406,15 +426,7 @@ function acquire.enter(lock, timeout, count, keep, record)
     if record then
         note_new(record, hold)
     end
-    local ok, got, message, code = settings.protect(attempt, hold, timeout, count, record)
-    if not ok then
-        hold:_abandon()
-        error(got, 0)
-    elseif got then
-        return got
-    end
-    refuse(settings.group, code)
-    return nil, message, code
+    return run(hold, timeout, record)
 end
 
 return acquire

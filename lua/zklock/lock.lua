@@ -25,7 +25,7 @@ local new_check = require "zklock.check_self"
 local options = require "zklock.options"
 local with_lock = require "zklock.lock.with_lock"
 
-local error, getmetatable, ipairs, pairs, setmetatable = error, getmetatable, ipairs, pairs, setmetatable
+local error, getmetatable, ipairs, pairs, setmetatable, type = error, getmetatable, ipairs, pairs, setmetatable, type
 local format = string.format
 local huge = math.huge
 local enter, new_record = acquiring.enter, acquiring.new_record
@@ -161,7 +161,9 @@ function Lock:acquire(timeout)
         check_self(self, "acquire") -- checked inline, because some programs spend most of their calls on this and release
     end
     local seconds, count, keep = huge, 1, nil
-    if timeout ~= nil then
+    if type(timeout) == "number" and timeout >= 0 then
+        seconds = timeout -- inline, too
+    elseif timeout ~= nil then
         local callback
         seconds, count, keep, callback = read_acquire(self, timeout, "acquire")
         if not seconds then

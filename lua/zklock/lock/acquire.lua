@@ -101,11 +101,13 @@ end
 
 --- Asks for a lock. The caller must call conclude or hold:_abandon afterwards, in any case.
 ---@param hold zklock.Hold
+---@param try string|boolean a way to acquire, see zklock.hold
+---@param count number
 ---@param block_for? number for how many seconds this may block until the acquisition is decided
 ---@return boolean? # whether it is granted already
 ---@return boolean|string|nil # whether there are notifications for the pump; only if it is not granted yet; or message
 ---@return zklock.Code? code
-local function request(hold, block_for)
+local function request(hold, try, count, block_for)
     local lock = hold._lock
     local settings, spec = lock._settings, lock._spec
     if not spec then
@@ -123,7 +125,7 @@ local function request(hold, block_for)
         settings.sending(lock._client)
     end
     -- C puts the acquisition into `hold` before it sends anything, so that Ctrl-C in between finds it there.
-    return core_acquire(settings.core, spec, hold, hold._try, hold._count, writer, block_for)
+    return core_acquire(settings.core, spec, hold, try, count, writer, block_for)
 end
 
 --- Asks for a lock without waiting, for a multi. The multi concludes it or takes back the record. Returns the results of `request`.
@@ -133,7 +135,7 @@ function acquire.ask(lock, way, me, keep, record)
     note_new(record, hold)
     lock._settings.desk.attempts[hold] = true
     note(hold)
-    local granted, message, code = request(hold)
+    local granted, message, code = request(hold, way, 1)
     local bind = lock._settings.bind
     if bind and granted ~= nil then
         bind(hold)
@@ -273,87 +275,73 @@ acquire.decided, acquire.request = decided, request
 local OFFLINE_PATIENCE = 0.1
 acquire.OFFLINE_PATIENCE = OFFLINE_PATIENCE
 
---- Asks for a lock, with a deadline and as the adapter allows it. Runs protected.
----@return boolean? # whether it is granted already, as for request
----@return string? message
----@return zklock.Code? code
----@return number? deadline of the wait, if it is not granted yet
-local function begin(hold, timeout)
-    local lock = hold._lock
-    local settings = lock._settings
-    local desk, ask = settings.desk, settings.may_block_for
-    local block_for, deadline = ask and ask() or nil, timeout
-    if timeout ~= huge then
-        if hold._try then
-            timeout = lock._client:cleanup_timeout()
-        end
-        block_for, deadline = block_for and min(block_for, timeout), now() + timeout
-    end
-    if not block_for then -- it is going to wait, unless it is granted at once
-        desk.attempts[hold] = true
-        if note_thread then
-            note_thread(desk, hold)
-        end
-    end
-    note(hold)
-    local granted, news, code = request(hold, block_for)
-    if settings.bind and granted ~= nil then
-        settings.bind(hold)
-    end
-    if granted then
-        if not block_for then
-            desk.attempts[hold] = nil
-        end
-    elseif granted == false then
-        desk.attempts[hold] = true
-        if news then
-            wait.pump(lock._client)
-        end
-        if hold._try and desk.core:state() ~= "connected" then
-            deadline = min(deadline, now() + OFFLINE_PATIENCE)
-        end
-    end
-    return granted, news, code, deadline
-end
-
---- Asks for a lock and waits. Gives up the acquisition unless it returns a hold. Runs protected.
+--- Asks for a lock and waits. Gives up the acquisition, and counts the refusal, unless it returns a hold. Runs protected.
 ---@return zklock.Hold?
 ---@return string? message
 ---@return zklock.Code? code
-local function attempt(hold, timeout, record)
-    local got, message, code, deadline = begin(hold, timeout)
+local function attempt(hold, timeout, count, record)
+    local lock, deadline = hold._lock, timeout
+    local got, message, code
+    do -- few variables are alive in the wait: see zklock.wait
+        local settings = lock._settings
+        local desk, ask = settings.desk, settings.may_block_for
+        local block_for = ask and ask() or nil
+        if timeout ~= huge then
+            local limit = timeout > 0 and timeout or lock._client:cleanup_timeout()
+            block_for, deadline = block_for and min(block_for, limit), now() + limit
+        end
+        if not block_for then -- it is going to wait, unless it is granted at once
+            desk.attempts[hold] = true
+            if note_thread then
+                note_thread(desk, hold)
+            end
+        end
+        note(hold)
+        got, message, code = request(hold, timeout == 0, count, block_for)
+        if settings.bind and got ~= nil then
+            settings.bind(hold)
+        end
+        if got == false then
+            desk.attempts[hold] = true
+            if message then -- there are notifications
+                wait.pump(lock._client)
+            end
+            if timeout == 0 and desk.core:state() ~= "connected" then
+                deadline = min(deadline, now() + OFFLINE_PATIENCE)
+            end
+        elseif not block_for then
+            desk.attempts[hold] = nil
+        end
+    end
     if got then
-        return take(hold, record)
+        got, message, code = take(hold, record)
+        if got then
+            return got
+        end
     elseif got == false then
-        got, message, code = wait.until_decided(hold._lock._client, hold._acquisition:id(), deadline, decided, hold)
+        got, message, code = wait.until_decided(lock._client, hold._acquisition:id(), deadline, decided, hold)
         if got ~= nil then
             got, message, code = conclude(hold, timeout, record)
         end
     end
     if not got then
         hold:_abandon()
+        refuse(lock._settings.group, code)
     end
     return got, message, code
 end
 
---- Ends an acquisition: `ok, …` are pcall's results. A refusal is counted here.
-local function finish(hold, ok, got, message, code)
+--- Runs an attempt without a record. An error gives the acquisition up. After the protected call nothing is left to do that another
+-- error could prevent.
+local function run(hold, timeout, count)
+    local ok, got, message, code = hold._lock._settings.protect(attempt, hold, timeout, count)
     if not ok then
         hold:_abandon()
         error(got, 0)
-    elseif not got then
-        refuse(hold._lock._settings.group, code)
+    elseif got then
+        return got
     end
-    return got, message, code
-end
-
---- Runs an attempt. An error gives the acquisition up: here, or, if there is a record, where the caller is protected. After the
--- protected call nothing is left to do that another error could prevent.
-local function run(hold, timeout, record)
-    if record then
-        return finish(hold, true, attempt(hold, timeout, record))
-    end
-    return finish(hold, hold._lock._settings.protect(attempt, hold, timeout))
+    return nil, message, code
 end
 
 --- What a coroutine does with a lock that has holds already: refuses what would wait for itself, counts the levels of a reentrant
@@ -426,7 +414,7 @@ function acquire.enter(lock, timeout, count, keep, record)
     if record then
         note_new(record, hold)
     end
-    return run(hold, timeout, record)
+    return (record and attempt or run)(hold, timeout, count, record)
 end
 
 return acquire

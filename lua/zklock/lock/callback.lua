@@ -75,7 +75,7 @@ local function begin(subject, fn)
     local client = hold._lock._client
     caller.keep(hold)
     client:desk().attempts[hold] = true
-    local granted, message, code = acquire.request(hold)
+    local granted, message, code = acquire.request(hold, hold._try, hold._count)
     if granted == nil then
         return nil, message, code
     end

@@ -8,8 +8,8 @@
 --     local elapsed, err = lock:lock(key)
 --     local ok, err = lock:unlock()
 --
--- docs/openresty.md lists what differs. The servers are those of `connect`, or of the machine's configuration. All objects of a
--- worker share one client (`zklock.shared`).
+-- docs/from/lua-resty-lock.md lists what differs. The servers are those of `connect`, or of the machine's configuration. All
+-- objects of a worker share one client (`zklock.shared`).
 --
 -- Errors are lua-resty-lock's where it has one: "timeout", "locked", "unlocked", "nil key", "empty key", "key too long", "not
 -- found", "dictionary not found". All others are messages of zklock, followed by zklock's code.

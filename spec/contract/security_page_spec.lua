@@ -1,4 +1,5 @@
---- docs/security.md has Lua code that runs, and a build has the hardening that the page describes.
+--- docs/security.md has Lua code that runs, examples/tls/trial shows what the page says of TLS, and a build has the hardening that
+-- the page describes.
 
 local certificates = require "spec.support.certificates"
 local cluster = require "spec.support.cluster"
@@ -43,22 +44,21 @@ describe("docs/security.md", function()
         end
         assert.equal(1, blocks)
     end)
+end)
 
-    it("has a trial of TLS on one machine that gives the exit codes that it names #once", function()
+describe("examples/tls/trial", function()
+    after_each(fixture.clean)
+
+    it("shows the exit codes that it names #once", function()
         if not certificates.is_there() then
             return pending("needs openssl")
         end
-        local script = {}
-        for _, block in ipairs(documentation.code_blocks(files.read("docs/security.md"))) do
-            script[#script + 1] = block.language == "sh" and block.text or nil
-        end
-        assert.equal(3, #script)
-        local text, changed = table.concat(script, "\n"):gsub("2281", ports.free())
+        local text, changed = files.read("examples/tls/trial"):gsub("2281", ports.free())
         assert.equal(2, changed)
         text, changed = text:gsub("%-%-connect%-timeout 5 ", "--connect-timeout 1 ")
         assert.equal(2, changed)
         local bin, directory = commands.install(), commands.directory()
-        files.write(directory .. "/trial", "trap 'kill $server' EXIT\n" .. (text:gsub(">log 2>&1 &", "%0\nserver=$!")))
+        files.write(directory .. "/trial", text)
         local output, status = cluster.run { "sh", "-c",
             ('cd "%s" && ZKLOCK_CONNECT_TIMEOUT=60 PATH="%s:$PATH" bash trial 2>errors'):format(directory, bin) }
         assert.same({ "inside\n122\n121\n121", 0 }, { output, status }, files.read(directory .. "/errors"))

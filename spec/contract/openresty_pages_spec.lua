@@ -1,5 +1,5 @@
---- nginx's blocks of the README, of docs/openresty.md and of docs/from/lua-resty-lock.md, as they are printed there. The Lua in
--- nginx is always LuaJIT, so these specs run only once.
+--- nginx's blocks of the README, of docs/openresty.md and of docs/from/lua-resty-lock.md, as they are printed there, and the small
+-- nginx.conf of the latter. The Lua in nginx is always LuaJIT, so these specs run only once.
 
 if not rawget(_G, "jit") then
     return
@@ -76,8 +76,8 @@ describe("nginx's blocks #nginx", function()
         inside.nobody_complained(server)
     end)
 
-    it("of docs/from/lua-resty-lock.md have a whole nginx.conf in which two requests take turns", function()
-        local conf, directory = block_of("docs/from/lua-resty-lock.md", "nginx", 2), files.make_directory()
+    it("of examples/resty/nginx.conf let two requests take turns", function()
+        local conf, directory = files.read(cluster.root .. "/examples/resty/nginx.conf"), files.make_directory()
         -- Only places, addresses, the pause and the limit for a busy machine are changed.
         for _, change in ipairs {
             { "include /etc/nginx/modules%-enabled/%*%.conf;", "@MODULES@" },

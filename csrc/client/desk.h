@@ -15,7 +15,7 @@
 #include "notify_socket.h"
 #include "os/os.h"
 
-/* --- the life of a client, from its opening to the end of its I/O thread (docs/design.md has the states) --------------- */
+/* --- the life of a client, from its opening to the end of its I/O thread ----------------------------------------------- */
 
 /* The states, in their order. A client skips none. One that is not joined ends its life in ENDED. */
 typedef enum {

@@ -7,7 +7,7 @@
 #include "acquisition.h"
 #include "queue.h"
 
-/* The states of a semaphore's acquisition. docs/design.md has the table. */
+/* The states of a semaphore's acquisition. The head of permits.c has the transitions. */
 typedef enum {
     ZKL_PERMITS_IN_QUEUE, /* not at the head of the queue, or not stepped there yet; has no lease entries */
     ZKL_PERMITS_LOOKING,  /* at the head: lists the leases, to see whether there is room */
@@ -17,7 +17,7 @@ typedef enum {
     ZKL_PERMITS_GRANTED
 } zkl_permits_state;
 
-/* The part of a semaphore's acquisition beside its queue entry. docs/design.md has the table of its states. */
+/* The part of a semaphore's acquisition beside its queue entry. */
 typedef struct {
     zkl_queue *leases;   /* the directory of the leases; acquisition->queue is the semaphore's "locks" */
     int32_t limit;       /* how many permits the semaphore has, by the latest list that was evaluated */

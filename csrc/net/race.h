@@ -1,7 +1,7 @@
 /*
  * race: when to begin a connection with which server, which of them wins, and how long to wait after a failure.
  *
- * docs/design.md, "Connecting", has the rules and the states. The race knows neither sockets nor a clock: connector.c resolves names,
+ * docs/design.md, "Connecting", has the rules. The race knows neither sockets nor a clock: connector.c resolves names,
  * makes the connections, and tells it the time and what happened. Each server's first turn in a race is its name's (zkl_race_name).
  * While that is being resolved, the server counts as an address that has not answered yet.
  * All functions: engine_mutex.
@@ -21,18 +21,18 @@
 #define ZKL_RACE_MOST_PENDING 32
 
 typedef enum {
-    ZKL_RACE_IDLE,
-    ZKL_RACE_RACING,
-    ZKL_RACE_REACHED,
-    ZKL_RACE_TRYING,
-    ZKL_RACE_ANSWERED,
-    ZKL_RACE_PAUSED
+    ZKL_RACE_IDLE,     /* No connection was wanted yet, or the list of servers is new. */
+    ZKL_RACE_RACING,   /* Connections are begun, and none is established. */
+    ZKL_RACE_REACHED,  /* One is established. */
+    ZKL_RACE_TRYING,   /* The C client has its socket. The server's answer to the session's handshake is awaited. */
+    ZKL_RACE_ANSWERED, /* The server has answered. */
+    ZKL_RACE_PAUSED /* All addresses or the handshake failed, or the connection did not last: the next race has to wait. */
 } zkl_race_state;
 
 typedef enum {
-    ZKL_RACE_UNRESOLVED,
-    ZKL_RACE_RESOLVING,
-    ZKL_RACE_RESOLVED
+    ZKL_RACE_UNRESOLVED, /* It has not had its turn. */
+    ZKL_RACE_RESOLVING,  /* Its thread runs. The end of the race does not stop it. */
+    ZKL_RACE_RESOLVED    /* There are addresses, or none. */
 } zkl_race_name;
 
 /* A server, as far as the race knows it. */

@@ -36,12 +36,12 @@
 #define DAY INT64_C(86400)
 #define LONGEST_DAYS 36500
 
-/* docs/design.md has the table of the states, and `enter_link` makes every transition. */
+/* `enter_link` makes every transition. */
 typedef enum {
-    ZKL_TLS_LINK_NONE,
-    ZKL_TLS_LINK_HANDSHAKING,
-    ZKL_TLS_LINK_OPEN,
-    ZKL_TLS_LINK_BROKEN
+    ZKL_TLS_LINK_NONE,        /* At first, and when the C client has closed its socket. */
+    ZKL_TLS_LINK_HANDSHAKING, /* The connector has reached a server. */
+    ZKL_TLS_LINK_OPEN,        /* Certificate and name are verified. Bytes pass in both directions. */
+    ZKL_TLS_LINK_BROKEN /* A failure, a deadline, or the server's end. The pair is closed: the C client will notice. */
 } zkl_tls_link_state;
 
 /* Bytes on their way: those from `from` on, `length` of them. */

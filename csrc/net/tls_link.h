@@ -1,7 +1,7 @@
 /*
  * TLS link: TLS between the unchanged C client and a server.
  *
- * docs/design.md, "TLS", has the way of the bytes and the states. The threads that poll the C client's socket (poll_owner.c) poll the
+ * docs/design.md, "TLS", has the way of the bytes. The threads that poll the C client's socket (poll_owner.c) poll the
  * link's socket too. No function blocks, except zkl_tls_link_closed. The connector limits the time for TCP connection and handshakes.
  * From OPEN on, the C client's pings find out that the server is silent.
  *

@@ -1,7 +1,7 @@
 /*
  * operation: single requests of the program, which reads and writes nodes with them, or implements its own recipe.
  *
- * docs/design.md, "Operations of the program", has their order and their states.
+ * docs/design.md, "Operations of the program", has their order.
  * The numbers of sequential nodes are passed on as ZooKeeper assigns them, also at their end, where a lock would be refused.
  *
  * The answer is given once, from inside any function of this layer or of the session. An operation that was forgotten while its
@@ -42,7 +42,7 @@ struct zkl_part {
     struct ACL_vector acl;
 };
 
-/* The state of an operation. docs/design.md has the table of the transitions; `enter_operation` makes each of them. */
+/* The state of an operation. `enter_operation` makes each transition. */
 typedef enum {
     ZKL_OPERATION_STATE_NEW,      /* set by zkl_operation_new: not submitted */
     ZKL_OPERATION_STATE_WAITING,  /* set by zkl_operations_submit and wait_again: in operations->waiting, to be sent */

@@ -24,10 +24,7 @@ typedef struct {
     int64_t arrived;  /* If a leader answers: such a report has arrived at the leader. */
 } zkl_evidence;
 
-/*
- * Whether each instant at which the timer was restarted became known in time after the one before. docs/design.md has the
- * table of the transitions.
- */
+/* Whether each instant at which the timer was restarted became known in time after the one before. */
 typedef enum {
     ZKL_CHAIN_BROKEN =
         0,            /* set by zkl_lease_date_answers: one became known too late. Also the state before any session */

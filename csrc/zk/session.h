@@ -8,10 +8,7 @@
 #include "watch.h"
 #include "wire.h"
 
-/*
- * How far the ZooKeeper handle has come with a session. docs/design.md has the table of the transitions; `enter_life` in session.c makes
- * each of them.
- */
+/* How far the ZooKeeper handle has come with a session. `enter_life` in session.c makes each transition. */
 typedef enum {
     ZKL_SESSION_NONE,       /* At first, and after close_handle: there is no handle. */
     ZKL_SESSION_CONNECTING, /* Set by open_handle, or when a connection is lost on which no server has answered the probe. */

@@ -105,7 +105,7 @@ void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, const v
 /* Names the other watches of the session, with their owner. To be called once, before the first turn. */
 void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *others, void *owner);
 
-/* The state of a watch, of the lock protocol or of the program. docs/design.md has the table of the transitions. */
+/* The state of a watch, of the lock protocol or of the program. */
 typedef enum {
     ZKL_WATCH_IDLE,   /* Set by an event, a refusal, a removal or the close: the C client does not hold its address. */
     ZKL_WATCH_ARMING, /* Set when the read that arms it is sent. */

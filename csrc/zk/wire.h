@@ -88,7 +88,7 @@ typedef struct {
     const char *(*problem)(void *context, zkl_code *code);
 } zkl_session_host;
 
-/* Whether the connection must be given up before it is used. */
+/* Whether the connection must be given up before it is used: only a new one arms forgotten watches again, and drops old requests. */
 typedef enum {
     ZKL_DISCONNECT_NONE,      /* At first, and when ask_interest has told the driver. */
     ZKL_DISCONNECT_UNWATCHED, /* Set by zkl_wire_unwatched: the server has forgotten watches that the handle relies on. */

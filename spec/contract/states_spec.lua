@@ -92,10 +92,9 @@ describe("the check of the tables of states #once", function()
             end
         end)
 
-        it("notices that no table has them", function()
-            for _, page in ipairs { table_of("`OFF`", "`ON`"), "Text.\n" } do
-                assert.same({ "docs: no table of zkl_lamp has its transitions", 1 }, { check(page, SOURCE .. TRANSITIONS) })
-            end
+        it("notices that the code has none", function()
+            assert.same({ "docs/page.md: zkl_lamp has no transition from OFF to ON", 1 },
+                { check_rows({ "| `OFF` | a switch | `ON` |" }, "\n") })
         end)
 
         it("notices code that it cannot read", function()

@@ -1,7 +1,7 @@
 --- lock.deadlock: acquisitions that would never end, because they would wait for the program itself.
 --
--- For zklock.lock.acquire and for multis, which refuse such an acquisition with the code "deadlock". docs/design.md lists the
--- cases.
+-- For zklock.lock.acquire, whose docstring lists the cases, and for multis, which refuse such an acquisition with the code
+-- "deadlock".
 
 local caller = require "zklock.lock.caller"
 local Hold = require "zklock.lock.hold"

@@ -79,14 +79,6 @@ void zkl_client_wait(zkl_client *client, int64_t nanoseconds);
  * answered in this call.
  */
 void zkl_client_catch_up(zkl_client *client);
-/*
- * Lets requests go out together, in one segment: those that many callers send in one turn of an event loop. zkl_client_hold
- * returns true if that is worth while: many replies are due, and the latest requests came together. The requests that follow are
- * then held back until zkl_client_push, which the caller must call before its event loop sleeps. Any turn of another thread, and
- * any call that has to wait, sends them earlier. The kernel sends them after 200 ms. With TLS, the turn of the next reply does.
- */
-bool zkl_client_hold(zkl_client *client);
-void zkl_client_push(zkl_client *client);
 /* Whether zkl_client_next has something to return. */
 bool zkl_client_has_notifications(zkl_client *client);
 /*

@@ -48,16 +48,13 @@ typedef struct {
     zkl_alarm alarm;        /* wakes the I/O thread if a caller left poll ownership and did not return */
 } zkl_poll_owner;
 
-/* The C client's socket. Protected by engine_mutex, but for the atomics, which any thread may use. */
+/* The C client's socket. Protected by engine_mutex. */
 typedef struct {
-    int fd;            /* The latest zkl_engine_prepare has returned it. Otherwise -1. */
-    bool connecting;   /* The latest turn has asked the connector for a server. */
-    bool may_block;    /* This is the I/O thread's turn. Connections are begun only then: with TLS, files are read. */
-    bool corked;       /* Bytes for it may be held back until the turn is over. */
-    int32_t singles;   /* So many reads do not look for further packets. */
-    int32_t held_back; /* So many requests were made since the latest zkl_client_push while `held`. */
-    _Atomic int32_t unheld; /* So many calls of zkl_client_hold hold nothing back. */
-    _Atomic bool held;      /* Requests of callers that do not block are held back until zkl_client_push. */
+    int fd;          /* The latest zkl_engine_prepare has returned it. Otherwise -1. */
+    bool connecting; /* The latest turn has asked the connector for a server. */
+    bool may_block;  /* This is the I/O thread's turn. Connections are begun only then: with TLS, files are read. */
+    bool corked;     /* Bytes for it may be held back until the turn is over. */
+    int32_t singles; /* So many reads do not look for further packets. */
 } zkl_server_socket;
 
 /*
@@ -65,7 +62,6 @@ typedef struct {
  * by any thread.
  */
 typedef struct {
-    _Atomic int32_t in_flight;   /* requests in flight, at the end of the latest turn */
     int64_t waiting_since;       /* since then there were always requests in flight; ZKL_NEVER: there are none */
     int64_t read_at;             /* the latest packet was read at this instant */
     _Atomic int64_t lease_until; /* grants are valid until then, see zkl_host */
@@ -122,8 +118,6 @@ void zkl_client_read(zkl_client *client, short revents);
  * byte is written for notifications.
  */
 void zkl_client_end_turn(zkl_client *client, bool silently);
-/* engine_mutex held. The same for a caller that does not block: what is held back stays so if zkl_client_hold has said so. */
-void zkl_client_end_call(zkl_client *client);
 /* The engine's callbacks `sending` and `sent` (zkl_host); `context` is the client. */
 void zkl_turn_sending(void *context);
 void zkl_turn_sent(void *context);

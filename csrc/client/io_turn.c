@@ -15,11 +15,8 @@
 /* The most packets that are read one after the other. As long as that takes, no caller can use the engine. */
 #define MOST_PACKETS 32
 
-/* After a try in vain to read a second packet, or to send two requests together, so many occasions are left out. */
+/* After a try in vain to read a second packet, so many occasions are left out. */
 #define LEFT_OUT 4
-
-/* From so many requests in flight on, requests of callers may be held back. */
-#define WORTH_HOLDING 4
 
 /* --- what callers may read without engine_mutex --------------------------------------------------------------------------- */
 
@@ -43,10 +40,9 @@ void zkl_publish_state(void *context, zkl_state state, zkl_code code, const char
 
 void zkl_client_publish(zkl_client *client, bool silently)
 {
-    int32_t in_flight = zkl_engine_in_flight(client->engine);
-    atomic_store_explicit(&client->published.in_flight, in_flight, memory_order_relaxed);
+    bool in_flight = zkl_engine_in_flight(client->engine) > 0;
     pthread_mutex_lock(&client->desk.mutex);
-    if (in_flight == 0) {
+    if (!in_flight) {
         client->published.waiting_since = ZKL_NEVER;
     } else if (client->published.waiting_since == ZKL_NEVER) {
         client->published.waiting_since = zkl_clock();
@@ -130,7 +126,6 @@ void zkl_turn_sending(void *context)
         int on = 1;
         client->socket.corked = setsockopt(client->socket.fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0;
     }
-    client->socket.held_back += atomic_load_explicit(&client->socket.held, memory_order_relaxed) ? 1 : 0;
     zkl_xid_begin();
 }
 
@@ -184,46 +179,6 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
 {
     uncork(client);
     finish_turn(client, silently);
-}
-
-void zkl_client_end_call(zkl_client *client)
-{
-    if (!atomic_load(&client->socket.held)) {
-        uncork(client);
-    }
-    finish_turn(client, false);
-}
-
-/*
- * With few replies due, the turn of the caller's event loop probably has no other request. Then holding back would only cost. The same
- * holds a moment after it was done for a single request.
- */
-bool zkl_client_hold(zkl_client *client)
-{
-    if (atomic_load_explicit(&client->published.in_flight, memory_order_relaxed) < WORTH_HOLDING) {
-        return false;
-    }
-    int32_t unheld = atomic_load_explicit(&client->socket.unheld, memory_order_relaxed);
-    if (unheld > 0) {
-        atomic_store_explicit(&client->socket.unheld, unheld - 1, memory_order_relaxed);
-        return false;
-    }
-    atomic_store(&client->socket.held, true);
-    return true;
-}
-
-void zkl_client_push(zkl_client *client)
-{
-    atomic_store(&client->socket.held, false);
-    if (pthread_mutex_trylock(&client->engine_mutex) == 0) {
-        bool single = client->socket.held_back < 2;
-        atomic_store_explicit(&client->socket.unheld, single ? LEFT_OUT : 0, memory_order_relaxed);
-        client->socket.held_back = 0;
-        uncork(client);
-        pthread_mutex_unlock(&client->engine_mutex);
-    } else {
-        zkl_desk_wake(&client->desk); /* the I/O thread's next turn ends corking */
-    }
 }
 
 /* Takes the servers that were set. Returns whether the connection must be ended: its server is not one of them. I/O thread. */

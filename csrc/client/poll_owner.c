@@ -247,7 +247,7 @@ static void poll_inline(zkl_client *client, const zkl_handle *subject, int64_t u
 static void leave_engine(zkl_client *client)
 {
     client->desk.quiet = NULL;
-    zkl_client_end_call(client);
+    zkl_client_end_turn(client, false);
     bool due = zkl_handles_flushing(&client->desk) || wants_turn(client);
     pthread_mutex_unlock(&client->engine_mutex);
     if (due) {

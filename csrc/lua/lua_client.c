@@ -47,26 +47,11 @@ static int client_ring(lua_State *L, zkl_client *client)
     return 1;
 }
 
-/* client:hold() -> bool; see zkl_client_hold */
-static int client_hold(lua_State *L, zkl_client *client)
-{
-    lua_pushboolean(L, zkl_client_hold(client));
-    return 1;
-}
-
 /* client:set_servers(connection string) -> bool; see zkl_client_set_servers */
 static int client_set_servers(lua_State *L, zkl_client *client)
 {
     lua_pushboolean(L, zkl_client_set_servers(client, luaL_checkstring(L, 2)));
     return 1;
-}
-
-/* client:push() */
-static int client_push(lua_State *L, zkl_client *client)
-{
-    (void)L;
-    zkl_client_push(client);
-    return 0;
 }
 
 /*
@@ -367,8 +352,6 @@ const method client_methods[] = {
     {"listen", .with_client = client_listen},
     {"accept", .with_client = client_accept},
     {"ring", .with_client = client_ring},
-    {"hold", .with_client = client_hold},
-    {"push", .with_client = client_push},
     {"set_servers", .with_client = client_set_servers},
     {"wait", .with_client = client_wait},
     {"catch_up", .with_client = client_catch_up},

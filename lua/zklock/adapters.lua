@@ -110,9 +110,6 @@ local pcall, rawget, require, tostring, type = pcall, rawget, require, tostring,
 -- Whether callbacks asked for here are going to be called. Returns true; or nil, message, code, which the function that was asked
 -- returns.
 ---@field can_call? fun(client: zklock.Client): true?, string?, zklock.Code?
--- Called before an acquisition or a release sends something. The adapter may have it held back until the end of the loop's turn
--- (client.h, zkl_client_hold). Must not yield.
----@field sending? fun(client: zklock.Client)
 ---@field new_waiter? fun(): table returns a new table for a wait loop; see `waiter` above
 -- The waiter will not go on: an error has ended its wait. Called before the thing that it waited for is given up.
 ---@field forget? fun(waiter: table)

@@ -551,7 +551,7 @@ local function read_settings(client, given, schema)
     local adapter = desk.adapter
     settings.desk, settings.core, settings.protect = desk, desk.core, desk.protect
     settings.observers, settings.listeners = desk.observers, desk.listeners
-    settings.owner, settings.sending, settings.bind = adapter.owner or false, adapter.sending or false, adapter.bind or false
+    settings.owner, settings.bind = adapter.owner or false, adapter.bind or false
     settings.may_block_for = settings.linger == 0 and adapter.may_block_for or false -- a lingering lock is usually granted at once
     settings.observed = (adapter.bind or settings.on_lost or settings.on_revoke) and true or false
     return settings

@@ -86,58 +86,6 @@ describe("inside nginx #nginx", function()
     end)
 end)
 
-describe("requests that a worker holds back #nginx", function()
-    after_each(fixture.clean)
-
-    it("are sent although the light thread that sends them has failed, and no more are held back", function()
-        local server = start([[
-            location = /fail { content_by_lua_block {
-                local lock = require("spec.support.inside_nginx").mutex("@PATH@")
-                local client, held, sent = lock._client, 0, 0
-                assert(lock:acquire(60))
-                local handle, fails = client:desk().core, true
-                client:desk().core = setmetatable({
-                    hold = function()
-                        held = held + 1
-                        return true
-                    end,
-                    push = function()
-                        if fails then
-                            fails = false
-                            error("as the spec wants it")
-                        end
-                        sent = sent + 1
-                        handle:push()
-                    end
-                }, { __index = function(_, name)
-                    return function(_, ...)
-                        return handle[name](handle, ...)
-                    end
-                end })
-                local function turn()
-                    assert(lock:release())
-                    assert(lock:acquire(60))
-                end
-                local deadline = ngx.now() + 60
-                repeat
-                    turn()
-                    ngx.sleep(0.001) -- the pusher runs; the turn may have found its replies without a wait
-                    ngx.update_time()
-                until sent > 0 or ngx.now() > deadline
-                for _ = 1, 3 do
-                    turn()
-                end
-                ngx.sleep(0.001)
-                ngx.say(held, " held, ", sent, " sent")
-            } }
-        ]])
-        assert.same({ 200, "1 held, 1 sent" }, { server:get("/fail") })
-        local complaints = server:complaints()
-        assert.equal(1, #complaints)
-        assert.truthy(complaints[1]:find("requests are sent one by one for now: .*as the spec wants it"), complaints[1])
-    end)
-end)
-
 describe("a pump that nginx does not start #nginx", function()
     after_each(fixture.clean)
 

@@ -313,18 +313,13 @@ typedef struct {
 } worker;
 
 /*
- * Cycles of acquire, hold, release. Every third is a try, every fifth is abandoned at once. Every second is held back for a moment.
- * Asserts nothing.
+ * Cycles of acquire, hold, release. Every third is a try, every fifth is abandoned at once. Asserts nothing.
  */
 static void *work(void *argument)
 {
     worker *self = argument;
     for (int i = 0; i < 60; i++) {
-        bool held = i % 2 == 0 && zkl_client_hold(self->client);
         zkl_handle *handle = acquisition(self->client, "/unit/many", i % 3 == 2);
-        if (held) {
-            zkl_client_push(self->client);
-        }
         if (i % 5 == 4) {
             zkl_handle_release(handle);
             continue;

@@ -121,9 +121,6 @@ local function request(hold, try, count, block_for)
     if lock._twin and lock._kind.mode == "read" and hold._caller then
         writer = held_acquisition(own(lock._twin, hold._caller))
     end
-    if settings.sending then
-        settings.sending(lock._client)
-    end
     -- C puts the acquisition into `hold` before it sends anything, so that Ctrl-C in between finds it there.
     return core_acquire(settings.core, spec, hold, try, count, writer, block_for)
 end

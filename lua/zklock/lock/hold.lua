@@ -231,9 +231,6 @@ function Hold.begin_release(self, block_for)
     if state == "granted" and self._levels == 1 then
         local lock = self._lock
         local settings = lock._settings
-        if settings.sending then
-            settings.sending(lock._client)
-        end
         local settled, news = release(self._acquisition, block_for, true, self, settings.observers)
         if settled ~= nil then
             forget(self)

@@ -12,7 +12,6 @@
 
 local core = require "zklock.core"
 local holds = require "zklock.adapters.openresty.holds"
-local semaphore = require "ngx.semaphore"
 local ticker = require "zklock.adapters.openresty.ticker"
 local wait = require "zklock.wait"
 
@@ -46,14 +45,11 @@ local WAKES = 32
 --- Seconds until the next turn: the shortest sleep that causes no warning of nginx.
 local NEXT_TURN = 0.001
 
---- Longer than a pump runs: milliseconds of a read.
-local NO_READ_TIMEOUT = 86400000
-
 --- Milliseconds until a cosocket that has not connected gives up.
 local CONNECT_TIMEOUT = 5000
 
---- Seconds between two checks by the pusher whether the ticker runs. nginx may have dropped its timer.
-local WATCH = 2
+--- Milliseconds without a notification after which a pump checks whether the ticker runs. nginx may have dropped its timer.
+local WATCH = 2000
 
 local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
 
@@ -154,70 +150,6 @@ function pumping.wake(waiter)
     end
 end
 
--- Sending together ----------------------------------------------------------------------------------------------------
-
--- One turn of nginx's event loop may run many requests that send something to ZooKeeper. If many replies are due anyway, what they
--- send is held back until the end of the turn, and goes out together. nginx has no hook for the end of a turn. But the events that
--- semaphores post run after all others, in the order of the posts. So the first request that sends posts the semaphore of a light
--- thread, the *pusher*. When the pusher runs, the requests of this turn have run, and the coroutines woken before.
-
---- Before something is sent: holds it back if that is worth while.
-function pumping.sending(client)
-    local pump = pumps[client]
-    if pump and pump.pusher and not pump.holding and client:desk().core:hold() then
-        pump.holding = true
-        pump.pusher:post(1)
-    end
-end
-
---- Sends what was held back.
-local function push(pump)
-    pump.holding = false
-    local client = pump.weak.client
-    if client then
-        client:desk().core:push()
-    end
-end
-
-local function push_when_posted(pump, pusher)
-    while pump.pusher == pusher do
-        if pusher:wait(WATCH) then
-            push(pump)
-        else
-            ticker.attend()
-        end
-    end
-end
-
---- The light thread. After an error (memory is short) nothing is held back until the pump has a new handler.
-local function run_pusher(pump, pusher)
-    local ok, problem = pcall(push_when_posted, pump, pusher)
-    if ok then
-        return
-    elseif pump.pusher == pusher then
-        pump.pusher = nil
-    end
-    push(pump)
-    ngx.log(ngx.ERR, "zklock: requests are sent one by one for now: ", problem)
-end
-
---- Starts a pusher, as long as the handler of a pump runs.
-local function start_pusher(pump)
-    local pusher = semaphore.new(0)
-    pump.pusher = pusher
-    if pusher and not ngx.thread.spawn(run_pusher, pump, pusher) then
-        pump.pusher = nil
-    end
-end
-
-local function stop_pusher(pump)
-    local pusher = pump.pusher
-    pump.pusher = nil
-    if pusher then
-        pusher:post(1)
-    end
-end
-
 -- Running -------------------------------------------------------------------------------------------------------------
 
 local start_pump
@@ -257,7 +189,7 @@ local function connect(pump)
         return nil, not is_closed(client) and problem or nil
     end
     local socket = ngx.socket.tcp()
-    socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, NO_READ_TIMEOUT)
+    socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, WATCH)
     local connected
     connected, problem = socket:connect("unix:" .. (path == "" and "\0" or path))
     if client:desk().core:accept() and connected then
@@ -278,9 +210,12 @@ local function read_and_pump(pump)
         return problem
     end
     pump.broken, pump.pause = false, WAIT_WITHOUT_PUMP
-    start_pusher(pump)
+    local received, why
     while turn(pump) do
-        if not socket:receiveany(1024) then
+        received, why = socket:receiveany(1024)
+        if why == "timeout" then
+            ticker.attend()
+        elseif not received then
             break
         end
     end
@@ -328,7 +263,6 @@ local function run_pump(_, pump, number)
     end
     pump.begun = true
     local ok, problem = pcall(read_and_pump, pump)
-    stop_pusher(pump)
     pump.in_turn = false
     if problem then
         if pump.pause > LATE or not ok then

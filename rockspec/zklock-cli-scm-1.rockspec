@@ -43,6 +43,7 @@ build = {
     ["zklock.cli"] = "lua/zklock/cli.lua",
     ["zklock.cli.acquire"] = "lua/zklock/cli/acquire.lua",
     ["zklock.cli.background"] = "lua/zklock/cli/background.lua",
+    ["zklock.cli.bug_report"] = "lua/zklock/cli/bug_report.lua",
     ["zklock.cli.codes"] = "lua/zklock/cli/codes.lua",
     ["zklock.cli.commands.bench"] = "lua/zklock/cli/commands/bench.lua",
     ["zklock.cli.commands.break"] = "lua/zklock/cli/commands/break.lua",

@@ -123,11 +123,13 @@ static int core_states(lua_State *L)
 
 /*
  * core.features() -> table {tls =, sasl =} of booleans: what the linked C client supports. Its TLS and SASL functions
- * exist only if it was built with them.
+ * exist only if it was built with them. `zookeeper`: the version of the C client's headers that this module was built with.
  */
 static int core_features(lua_State *L)
 {
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 3);
+    lua_pushliteral(L, ZOO_VERSION);
+    lua_setfield(L, -2, "zookeeper");
     lua_pushboolean(L, dlsym(RTLD_DEFAULT, "zookeeper_init_ssl") != NULL);
     lua_setfield(L, -2, "tls");
     lua_pushboolean(L, dlsym(RTLD_DEFAULT, "zookeeper_init_sasl") != NULL);

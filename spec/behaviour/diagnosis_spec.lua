@@ -1,6 +1,10 @@
 --- The findings of `zklock doctor`, by measurements that are given here. spec/contract/command_doctor_spec.lua measures servers.
 
+local bug_report = require "zklock.cli.bug_report"
 local diagnosis = require "zklock.cli.diagnosis"
+local files = require "spec.support.files"
+
+local load_text = rawget(_G, "loadstring") or load
 
 --- Returns facts of an ensemble in which all is well, with some of them replaced.
 local function facts(changes)
@@ -200,6 +204,20 @@ describe("zklock doctor", function()
         assert.same({}, findings(lock { others = { "config" }, kind = "none" }))
     end)
 
+    it("warns before the end of a session is too large for its servers", function()
+        local function held(count, session)
+            local contenders = {}
+            for index = 1, count do
+                contenders[index] = { node = "/l/" .. ("x"):rep(993), session = session }
+            end
+            return { path = "/l", kind = "mutex", contenders = contenders, others = {} }
+        end
+        assert.same({}, findings { states = { held(400, "a"), held(316, "a"), held(600, "b"), held(800) } })
+        local changes = { states = { held(400, "a"), held(317, "a"), held(600, "b") } }
+        assert.same({ "session size warning" }, findings(changes))
+        assert.truthy(diagnosis.findings(facts(changes))[1].message:find "^717 nodes of the session a have paths of 700 KB")
+    end)
+
     it("says what could not be checked", function()
         assert.same({ "sessions unknown" },
             findings { sessions = { known = false, connections = true, by_id = {}, problems = { "a:1 does not allow dump" } } })
@@ -219,5 +237,91 @@ describe("zklock doctor", function()
         local message = diagnosis.findings(facts { states = { a, b, c } })[1].message
         assert.equal("one holds /a and waits for /b; two holds /b and waits for /a", message)
         assert.same({}, findings { states = { a, c } })
+    end)
+end)
+
+describe("the text for a bug report", function()
+    local NODE = "_c_01234567-89ab-4cde-8f01-23456789abcd-lock-0000000003"
+
+    --- Returns the report on facts, as one text.
+    local function report(changes, settings, keeps_names)
+        local all = facts(changes)
+        local written = bug_report.lines(all, settings, "/locks", diagnosis.findings(all), keeps_names)
+        return table.concat(written, "\n")
+    end
+
+    local SETTINGS = {
+        servers = "zk1.example.com:2181,zk2:2181,[fe80::1]:2181/tenant", session_timeout = 30, connect_timeout = 10,
+        auth = "digest:fleet:s3cret", acl = "creator",
+        tls = { ca_file = "keys/ca.pem", key_file = "/etc/keys/fleet.key", key_password = "op3n" }
+    }
+
+    local function broken()
+        local list = facts().servers
+        list[1].address, list[2].address, list[3].address = "zk1.example.com:2181", "zk2:2181", "[fe80::1]:2181"
+        list[1].connections = { ["10.0.0.7"] = 59 }
+        list[2].problem = "zk2:2181: connection refused, says zk1.example.com; 192.0.2.1 and [fe80::2] too"
+        return {
+            servers = list,
+            session = { wished = 30, code = "tls_failed",
+                problem = "cannot read '/etc/keys/fleet.key' and keys/ca.pem (of /home/bob/x.pem). No node /tenant/locks." },
+            states = {
+                { path = "/locks/pay roll", kind = "mutex", others = { "notes" }, contenders = {
+                    { node = "/locks/pay roll/" .. NODE, name = NODE, mode = "exclusive", holder = true, persistent = true,
+                        identity = "web1:47", acl = "digest:fleet:x:cdrwa" },
+                    { node = "/locks/pay roll/b", name = "b", mode = "exclusive", identity = "a" }
+                } },
+                { path = "/locks/x", kind = "mutex", others = {}, contenders = {
+                    { node = "/locks/x/1", name = "1", mode = "exclusive", holder = true, identity = "a" },
+                    { node = "/locks/x/2", name = "2", mode = "exclusive", identity = "web1:47" }
+                } }
+            }
+        }
+    end
+
+    it("has no name of a server, a path, a program or a file, and no credential", function()
+        local text = report(broken(), SETTINGS)
+        for _, secret in ipairs {
+            "zk1", "zk2", "example", "fe80", "10.0.0.7", "192.0.2.1", "tenant", "locks/", "pay", "roll", "notes", "web1", "fleet",
+            "s3cret", "op3n", "keys", "pem", "bob"
+        } do
+            assert.is_nil(text:find(secret, 1, true), secret .. " is in: " .. text)
+        end
+        assert.truthy(text:find("server-2:2181: connection refused, says server-1; host-", 1, true), text)
+        assert.truthy(text:find("error  stray: /path-3/" .. NODE .. " is persistent", 1, true), text)
+        assert.truthy(text:find("client-1 holds /path-3 and waits for /path-4; client-2 holds /path-4", 1, true), text)
+        assert.truthy(text:find("settings: connect timeout 10 s, acl creator, credentials, TLS, chroot", 1, true), text)
+    end)
+
+    it("has all names, and no credential, if it is asked for them", function()
+        local text = report(broken(), SETTINGS, true)
+        assert.truthy(text:find("zk2:2181: connection refused, says zk1.example.com", 1, true), text)
+        assert.truthy(text:find("web1:47 holds /locks/pay roll", 1, true), text)
+        assert.is_nil(text:find("s3cret", 1, true) or text:find("op3n", 1, true), text)
+    end)
+
+    it("says what it is about, and what doctor knows of servers and session", function()
+        local text = report({}, { servers = "a:1,b:1,c:1", connect_timeout = 10 })
+        for _, line in ipairs {
+            "zklock: " .. require "zklock.version", "command: source, ", "library: source, ", "C part: ",
+            ", built with libzookeeper 3.", "Lua: ", "system: ", ", Linux ",
+            "server-2:1: ZooKeeper 3.9.4, follower, sessions of 4 to 40 s, tickTime 2 s", "session: 30 s asked for, 30 s granted",
+            "writes: 2, the slowest 0.005 s", "servers' clock: 0.3 s ahead", "locks: 0, contenders: 0, findings: 0"
+        } do
+            assert.truthy(text:find(line, 1, true), line .. " is not in: " .. text)
+        end
+    end)
+
+    it("tells bytecode from source", function()
+        local directory = files.make_directory()
+        local name, path = directory .. "/compiled.lua", package.path
+        files.write(name, string.dump(assert(load_text "return 1")))
+        package.path = directory .. "/?.lua"
+        local found = bug_report.module "compiled"
+        files.write(name, "return 1")
+        local source = bug_report.module "compiled"
+        package.path = path
+        assert.same({ "bytecode, " .. name, "source, " .. name }, { found, source })
+        assert(os.remove(name) and os.remove(directory))
     end)
 end)

@@ -321,6 +321,29 @@ describe("zklock doctor", function()
         end)
     end
 
+    it("writes a text for a bug report, without names", function()
+        local path = fixture.path()
+        fixture.join(path)
+        assert(fixture.observer():create(path .. "/config"))
+        local result = commands.run { "doctor", "--report", path }
+        assert.truthy(result.output:find "\nserver%-1:%d+: ZooKeeper 3%.%d+%.%d+, standalone, sessions of ", result.output)
+        assert.truthy(result.output:find "\nsession: %d+ s asked for, %d+ s granted\n", result.output)
+        assert.truthy(result.output:find("warning  directory: /path-1 has children that are no contenders: child-1\n", 1, true),
+            result.output)
+        assert.is_nil(result.output:find(path, 1, true) or result.output:find("127.0.0.1", 1, true), result.output)
+        assert.truthy(commands.run({ "doctor", "--report", "--full", path }).output:find(path, 1, true))
+    end)
+
+    it("writes it also if no server answers", function()
+        local result = commands.run({ "doctor", "--report", "--connect-timeout", "0.2" },
+            { servers = "127.0.0.1:1", variables = { "ZKLOCK_AUTH=digest:fleet:" .. credentials.SECRET } })
+        assert.equal(2, result.status)
+        for _, text in ipairs { "zklock: ", "\nserver-1:1: connection refused\n", "credentials", "\nerror  quorum: 0 of 1 " } do
+            assert.truthy(result.output:find(text, 1, true), result.output)
+        end
+        assert.is_nil(result.output:find("127.0.0.1", 1, true) or result.output:find(credentials.SECRET, 1, true), result.output)
+    end)
+
     it("shows findings to people, with what to do", function()
         local path = fixture.path()
         fixture.join(path)

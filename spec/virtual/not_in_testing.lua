@@ -107,6 +107,7 @@ return {
     },
     ["is about C, its memory, or an error at an instruction of it"] = {
         "adapter: needs a small stack",
+        "diagnosis: the text for a bug report",
         "core",
         "interrupt",
         "primitives_operations: frees its memory"

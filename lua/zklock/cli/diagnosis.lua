@@ -38,6 +38,9 @@ local CLOCK_DIFFERENCE = 5
 --- The part of the connections of one address that may be used.
 local FULL = 0.8
 
+--- Bytes of paths of one session's nodes that make a warning, and of a path's length.
+local LARGE, LENGTH = 700 * 1024, 4
+
 --- The defects of releases that reach locks, and the first release of each branch without them. Older branches have them.
 local DEFECTS = "may forget what it has acknowledged (ZOOKEEPER-4643, 4646, 4685, 4785), so that two clients hold one lock, " ..
     "and tells names of closed directories (CVE-2024-23944) or, with the correction of that alone, "
@@ -117,10 +120,11 @@ local function check_session(facts, findings)
 end
 
 --- The limits of one server that matter, in a line.
-local function describe_limits(limits)
+function diagnosis.describe_limits(limits)
     return format("sessions of %g to %g s, tickTime %g s, maxClientCnxns %g",
         limits.min, limits.max, limits.tick, limits.connections)
 end
+local describe_limits = diagnosis.describe_limits
 
 --- Says what doctor could not check because a server did not answer.
 local UNCHECKED = {
@@ -269,6 +273,28 @@ local function check_locks(facts, findings)
     end
 end
 
+--- Finds sessions whose end, which names all of their nodes, will soon be too large for the servers.
+local function check_sizes(facts, findings)
+    local sessions, counts, sizes = {}, {}, {}
+    for _, state in ipairs(facts.states or {}) do
+        for _, contender in ipairs(state.contenders) do
+            local session = contender.session
+            if session then
+                sessions[#sessions + 1] = not counts[session] and session or nil
+                counts[session] = (counts[session] or 0) + 1
+                sizes[session] = (sizes[session] or 0) + #contender.node + LENGTH
+            end
+        end
+    end
+    for _, session in ipairs(sessions) do
+        if sizes[session] >= LARGE then
+            add(findings, "session size", "warning", format("%d nodes of the session %s have paths of %d KB: if it ends with " ..
+                "more than jute.maxbuffer, 1 MB by default, the servers break (ZOOKEEPER-4306)", counts[session], session,
+                floor(sizes[session] / 1024)), "Let several clients hold these locks, or give them shorter paths.")
+        end
+    end
+end
+
 --- Finds programs that wait for each other.
 local function check_deadlocks(facts, findings)
     for _, deadlock in ipairs(Waits.new(facts.states or {}).deadlocks) do
@@ -281,7 +307,7 @@ end
 function diagnosis.findings(facts)
     local findings = {}
     for _, check in ipairs { check_servers, check_session, check_limits, check_writes, check_clock, check_acl, check_lists,
-        check_locks, check_deadlocks } do
+        check_locks, check_sizes, check_deadlocks } do
         check(facts, findings)
     end
     return findings

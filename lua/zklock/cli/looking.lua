@@ -7,10 +7,11 @@ local Waits = require "zklock.inspect.waits"
 
 local looking = {}
 
---- Adds the options of all of them.
+--- Adds the options of all of them. Returns the first one.
 function looking.define(parser)
-    parser:flag "--json":description "Print JSON."
+    local json = parser:flag "--json":description "Print JSON."
     settings.define(parser)
+    return json
 end
 
 --- Adds the option of those that look for deadlocks.

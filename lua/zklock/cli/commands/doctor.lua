@@ -1,5 +1,6 @@
 --- zklock doctor: finds what is wrong with servers, sessions, rights, clocks and locks, and says what to do.
 
+local bug_report = require "zklock.cli.bug_report"
 local codes = require "zklock.cli.codes"
 local diagnosis = require "zklock.cli.diagnosis"
 local core = require "zklock.core"
@@ -29,7 +30,9 @@ local doctor = { summary = "Check servers, limits, rights, clocks and locks, and
 function doctor.define(parser)
     parser:argument "path":argname "PATH":args "?":description("Check the locks at this path and below it (/). " ..
         "A node is created there, written to and deleted.")
-    looking.define(parser)
+    parser:mutex(looking.define(parser), parser:flag "--report":description(
+        "Print one text for a bug report: versions, servers, settings and findings, without names and credentials."))
+    parser:flag "--full":description "Leave addresses, paths and identities in the report."
 end
 
 --- Asks one server about itself, unless it is reached by TLS.
@@ -165,7 +168,8 @@ local function examine(session, facts, path, servers)
 end
 
 --- Writes the findings. Returns the exit code.
-local function report(arguments, context, facts, findings)
+local function report(arguments, context, facts, settings)
+    local findings = diagnosis.findings(facts)
     local worst = WELL
     for _, finding in ipairs(findings) do
         if finding.level == "error" then
@@ -176,6 +180,10 @@ local function report(arguments, context, facts, findings)
     end
     if arguments.json then
         context.output:line(context.output.json { findings = findings, servers = #facts.servers, nodes = #(facts.states or {}) })
+    elseif arguments.report then
+        for _, line in ipairs(bug_report.lines(facts, settings, arguments.path, findings, arguments.full)) do
+            context.output:line(context.output.clean(line))
+        end
     else
         for _, finding in ipairs(findings) do
             context.output:line(format("%s  %s: %s", context.output:styled(STYLES[finding.level], finding.level), finding.check,
@@ -207,7 +215,7 @@ function doctor.run(arguments, context)
     if problem then
         facts.session.problem, facts.session.code = problem, code
     end
-    return report(arguments, context, facts, diagnosis.findings(facts))
+    return report(arguments, context, facts, settings)
 end
 
 return doctor

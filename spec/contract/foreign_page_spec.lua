@@ -8,6 +8,32 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
 
+--- Leads once.
+local SELECTOR = [[
+import java.util.concurrent.CountDownLatch;
+import org.apache.curator.framework.*;
+import org.apache.curator.framework.recipes.leader.*;
+import org.apache.curator.retry.RetryOneTime;
+
+public class Selector {
+    public static void main(String[] arguments) throws Exception {
+        try (var client = CuratorFrameworkFactory.newClient(arguments[0], 60000, 60000, new RetryOneTime(100))) {
+            client.start();
+            var over = new CountDownLatch(1);
+            var selector = new LeaderSelector(client, "PATH", new LeaderSelectorListenerAdapter() {
+                public void takeLeadership(CuratorFramework leading) {
+                    System.out.println("Java leads");
+                    over.countDown();
+                }
+            });
+            selector.start();
+            over.await();
+            selector.close();
+        }
+    }
+}
+]]
+
 --- Holds the lock until the other program waits for it. Checks what that program prints when it has got the lock.
 local function take_turns(path, name, words, printed)
     local mutex = fixture.client({ session_timeout = 60 }):mutex(path)
@@ -27,10 +53,10 @@ describe("docs/from/curator.md #once", function()
 
     --- Returns the words that run a Java program.
     local function java(source)
-        local directory = fixture.temporary_directory()
-        files.write(directory .. "/Turn.java", source)
+        local directory, name = fixture.temporary_directory(), source:match "public class (%w+)" .. ".java"
+        files.write(directory .. "/" .. name, source)
         return { "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp",
-            cluster.run { "spec/foreign/run", "classpath" }, directory .. "/Turn.java", fixture.servers() }
+            cluster.run { "spec/foreign/run", "classpath" }, directory .. "/" .. name, fixture.servers() }
     end
 
     --- Returns the page's program, with a session that lives on while a busy machine starts Java, and the path that it locks.
@@ -43,6 +69,11 @@ describe("docs/from/curator.md #once", function()
     it("has a Java program that takes turns with zklock", function()
         local source, path = turn()
         take_turns(path, "Turn", java(source), "Java is inside\n")
+    end)
+
+    it("says that a LeaderSelector and zklock exclude each other", function()
+        local path = fixture.path() -- client:leader holds the mutex of its path (leader_spec.lua)
+        take_turns(path, "Selector", java(SELECTOR:gsub("PATH", path)), "Java leads\n")
     end)
 
     it("has a mutex in Java whose tokens are those of zklock", function()

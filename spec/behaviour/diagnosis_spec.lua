@@ -260,7 +260,7 @@ describe("the text for a bug report", function()
         local list = facts().servers
         list[1].address, list[2].address, list[3].address = "zk1.example.com:2181", "zk2:2181", "[fe80::1]:2181"
         list[1].connections = { ["10.0.0.7"] = 59 }
-        list[2].problem = "zk2:2181: connection refused, says zk1.example.com; 192.0.2.1 and [fe80::2] too"
+        list[2].problem = "zk2:2181/tenant: connection refused, says zk1.example.com; 192.0.2.1 and [fe80::2] too"
         return {
             servers = list,
             session = { wished = 30, code = "tls_failed",
@@ -287,7 +287,7 @@ describe("the text for a bug report", function()
         } do
             assert.is_nil(text:find(secret, 1, true), secret .. " is in: " .. text)
         end
-        assert.truthy(text:find("server-2:2181: connection refused, says server-1; host-", 1, true), text)
+        assert.truthy(text:find("server-2:2181/path-1: connection refused, says server-1; host-", 1, true), text)
         assert.truthy(text:find("error  stray: /path-3/" .. NODE .. " is persistent", 1, true), text)
         assert.truthy(text:find("client-1 holds /path-3 and waits for /path-4; client-2 holds /path-4", 1, true), text)
         assert.truthy(text:find("settings: connect timeout 10 s, acl creator, credentials, TLS, chroot", 1, true), text)
@@ -295,7 +295,7 @@ describe("the text for a bug report", function()
 
     it("has all names, and no credential, if it is asked for them", function()
         local text = report(broken(), SETTINGS, true)
-        assert.truthy(text:find("zk2:2181: connection refused, says zk1.example.com", 1, true), text)
+        assert.truthy(text:find("zk2:2181/tenant: connection refused, says zk1.example.com", 1, true), text)
         assert.truthy(text:find("web1:47 holds /locks/pay roll", 1, true), text)
         assert.is_nil(text:find("s3cret", 1, true) or text:find("op3n", 1, true), text)
     end)

@@ -54,13 +54,18 @@ local function ends_path(text, at)
 end
 
 --- Returns where the name that begins here ends, and its placeholder; nil: there is none.
-function Mask:match(text, at)
+---@param in_word boolean whether the character before is one of a word: then only known paths begin here, such as a chroot
+function Mask:match(text, at, in_word)
     for _, name in ipairs(self.by_first[text:byte(at)] or {}) do
         local next_at = at + #name
+        local is_path = name:byte() == 47
         if text:sub(at, next_at - 1) == name and not (name:find "[%w_]$" and text:find("^[%w_]", next_at)) and
-            (name:byte() ~= 47 or ends_path(text, next_at)) then
+            (is_path or not in_word) and (not is_path or ends_path(text, next_at)) then
             return next_at - 1, self.of[name]
         end
+    end
+    if in_word then
+        return nil
     end
     local path = text:match("^/[^%s,;'\"()]+", at)
     if path then
@@ -78,10 +83,7 @@ end
 function Mask:apply(text)
     local parts, at = {}, 1
     while at <= #text do
-        local last, word
-        if not text:sub(at - 1, at - 1):find "[%w_]" or at == 1 then
-            last, word = self:match(text, at)
-        end
+        local last, word = self:match(text, at, at > 1 and text:find("^[%w_]", at - 1) ~= nil)
         parts[#parts + 1] = word or text:sub(at, at)
         at = (last or at) + 1
     end

@@ -173,7 +173,8 @@ describe("a lock that may not be read", function()
             { "break", path, "--node", "0", "--yes" } } do
             local result = commands.run(words)
             assert.same({ 122, "" }, { result.status, result.output }, words[1])
-            assert.equal(("zklock: listing the children of '%s': not authenticated\n"):format(path), result.errors)
+            assert.equal(("zklock: listing the children of '%s': not authenticated; the credentials of --auth-file or " ..
+                "ZKLOCK_AUTH must fit the ACL\n"):format(path), result.errors)
         end
         assert.is_true(lock:held())
     end)

@@ -45,9 +45,9 @@ function Context:say(message, ...)
     end
 end
 
---- Writes a message to stderr, and returns the exit code.
+--- Writes a message to stderr, and what to do if rights are missing. Returns the exit code.
 function Context:fail(code, message, ...)
-    self:warn(message, ...)
+    self:warn(message .. (code == codes.DENIED and "; the credentials of --auth-file or ZKLOCK_AUTH must fit the ACL" or ""), ...)
     return code
 end
 

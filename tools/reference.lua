@@ -236,17 +236,20 @@ end
 --   that no page shows
 function reference.text(source, context)
     local header = source.header:gsub("^[%w.]+: *", ""):gsub("^%l", string.upper)
-    local written, last = { "\n## Reference\n", markdown(header, context.link) .. "\n" }, {}
+    local written, last, classes_shown = { "", markdown(header, context.link) .. "\n" }, {}, {}
     for _, entry in ipairs(source.entries) do
         if is_table(entry) then
             last[#last + 1] = table_text(entry, context)
         elseif entry.functions[1] then
+            classes_shown[#classes_shown + 1] = entry.name
             written[#written + 1] = markdown(entry.text, context.link) .. "\n" .. rows("field", entry.fields, context.link)
             for _, defined in ipairs(entry.functions) do
                 written[#written + 1] = function_text(entry.name, defined, context)
             end
         end
     end
+    -- A page may have several modules.
+    written[1] = "\n## Reference" .. (classes_shown[1] and ": " .. table.concat(classes_shown, ", ") or "") .. "\n"
     return table.concat(written, "\n") .. table.concat(last, "\n")
 end
 

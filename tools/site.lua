@@ -415,7 +415,7 @@ local function unescape(text)
 end
 
 --- Checks pages: path -> text. `exists` tells whether another file exists. Returns a list of problems: links to files or places
--- that do not exist, and what would be fetched from other hosts.
+-- that do not exist, sections of one name, and what would be fetched from other hosts.
 function site.problems(pages, exists_file)
     local problems, anchors = {}, {}
     for path, text in pairs(pages) do
@@ -428,6 +428,12 @@ function site.problems(pages, exists_file)
         end
     end
     for path, text in pairs(pages) do
+        local titles = {}
+        for heading in text:gmatch "<h2[^>]*>(.-)</h2>" do
+            local title = heading:gsub("<[^>]*>", "")
+            problems[#problems + 1] = titles[title] and ("%s: two headings '%s'"):format(path, title) or nil
+            titles[title] = true
+        end
         for _, address in ipairs(site.foreign(text)) do
             problems[#problems + 1] = ("%s: fetches %s"):format(path, address)
         end

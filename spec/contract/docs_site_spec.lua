@@ -63,6 +63,10 @@ describe("the check of the site", function()
         })
     end)
 
+    it("finds two sections of one name", function()
+        assert.same({ "a.html: two headings 'x'" }, problems { ["a.html"] = "<h2>x</h2> <h2 id=y>x</h2> <h2>y</h2>" })
+    end)
+
     it("finds everything that a browser would fetch from another host", function()
         for _, text in ipairs { '<script src="https://x/y.js"></script>', '<img alt="" src="//x/y.png">',
             '<link rel="preconnect" href="https://x">', '<source srcset="https://x/y.png 2x">',

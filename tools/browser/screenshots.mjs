@@ -10,7 +10,7 @@ await sleep(minutes * 60000);
 
 async function picture(name, hash, settings = {}) {
   const page = await open(view.url + hash, settings);
-  if (settings.language) { await page.click("#language"); }
+  if (!(await page.evaluate(() => document.documentElement.lang)).startsWith(settings.language || "en")) { await page.click("#language"); }
   await until(page, "the locks", () => document.querySelector(location.hash === "#/" ? "#rows a" : "#lanes .lane"));
   await page.evaluate(() => document.activeElement.blur());
   await page.screenshot({ path: `${directory}/live-view-${name}.png` });
@@ -18,6 +18,7 @@ async function picture(name, hash, settings = {}) {
 }
 
 await picture("list", "#/", { width: 1280, height: 600 });
+await picture("list-chinese", "#/", { width: 1280, height: 600, language: "zh" });
 await picture("lock", link("/locks/orders/checkout"), { width: 1280, height: 760 });
 await picture("lost", link("/locks/deploy"), { width: 1280, height: 640, scheme: "dark" });
 await picture("narrow", "#/", { width: 360, height: 700 });

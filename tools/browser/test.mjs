@@ -157,6 +157,7 @@ await test("lanes begin when the first was seen, show the time that is chosen, a
   await first.held;
   await until(page, "its lane", has, "#lanes .lane", "first:1");
   check(await page.evaluate(() => /^−\d+ s/.test(document.querySelector("#lanes .times").textContent)), "not from the first on");
+  check(await page.evaluate(() => [149, 89, 60].map((s) => markText(s, 149)).join()) === "2:29,1:29,1:00", "the marks have several units");
   await first.release();
   const second = hold("/t/lanes", "second:2");
   await second.held;

@@ -877,10 +877,11 @@ function drawLane(lane, pieces, time, length) {
   }
   for (const [id, part] of parts) if (!wanted.has(id)) { part.remove(); parts.delete(id); }
 }
-function markText(s) {
-  if (s <= 120) return fill(T.units[1], s);
-  if (s > 7200) return fill(T.units[3], Math.round(s / 360) / 10);
-  return s % 60 ? Math.floor(s / 60) + ":" + String(s % 60).padStart(2, "0") : fill(T.units[2], s / 60);
+// All marks of the axis have the unit of the longest one.
+function markText(s, longest) {
+  if (longest <= 120) return fill(T.units[1], s);
+  if (longest > 7200) return fill(T.units[3], Math.round(s / 360) / 10);
+  return longest % 300 ? Math.floor(s / 60) + ":" + String(s % 60).padStart(2, "0") : fill(T.units[2], s / 60);
 }
 function drawLanes(item) {
   const time = now(), box = $("lanes"), ended = pastSince(time - span), all = lanesOf(item, ended);
@@ -903,7 +904,7 @@ function drawLanes(item) {
     $("legend").replaceChildren(...Object.keys(T.legend).map((key) => make("span", key, T.legend[key])));
   }
   const marks = box.firstChild.querySelectorAll(".times > span:not(:last-child), .times > span:last-child span:first-child");
-  marks.forEach((mark, index) => write(mark, fill(T.ago, markText(Math.round(length * (5 - index) / 5)))));
+  marks.forEach((mark, index) => write(mark, fill(T.ago, markText(Math.round(length * (5 - index) / 5), Math.round(length)))));
   box.setAttribute("aria-label", fill(T.lanesLabel, all.size));
   write($("lanes-note"), fill(T.observed, clockText(item.began)));
   let at = box.firstChild.nextSibling;

@@ -31,7 +31,7 @@ function doctor.define(parser)
     parser:argument "path":argname "PATH":args "?":description("Check the locks at this path and below it (/). " ..
         "A node is created there, written to and deleted.")
     parser:mutex(looking.define(parser), parser:flag "--report":description(
-        "Print one text for a bug report: versions, servers, settings and findings, without names and credentials."))
+        "Print one text for a bug report: versions, servers, settings and findings, without names or credentials."))
     parser:flag "--full":description "Leave addresses, paths and identities in the report."
 end
 

@@ -142,6 +142,17 @@ describe("packaging", function()
         end)
     end)
 
+    it("installs nothing, and says why, if make install lacks the interpreter", function()
+        local directory = files.make_directory()
+        local install = ("make install LUA_VERSION=luajit LUA=/nonexistent/luajit DESTDIR=%s 2>&1"):format(directory)
+        local pipe = assert(io.popen(install .. "; echo $?; ls -A " .. directory))
+        local found = pipe:read "*a"
+        pipe:close()
+        assert(os.remove(directory))
+        assert.truthy(found:find("make install needs /nonexistent/luajit, and its module argparse", 1, true), found)
+        assert.truthy(found:find "\n2\n$", found)
+    end)
+
     it("includes only files in csrc/ that exist", function()
         for _, file in ipairs(files.find("csrc", "")) do
             if file:match("%.[ch]$") then

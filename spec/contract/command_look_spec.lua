@@ -174,7 +174,7 @@ describe("a lock that may not be read", function()
             local result = commands.run(words)
             assert.same({ 122, "" }, { result.status, result.output }, words[1])
             assert.equal(("zklock: listing the children of '%s': not authenticated; the credentials of --auth-file or " ..
-                "ZKLOCK_AUTH must fit the ACL\n"):format(path), result.errors)
+                "ZKLOCK_AUTH, or the certificate, must fit the ACL\n"):format(path), result.errors)
         end
         assert.is_true(lock:held())
     end)

@@ -10,6 +10,9 @@ local format = string.format
 -- (zklock.inspect.words says itself when LuaSocket is missing.)
 local OTHERS = { argparse = true, dkjson = true }
 
+--- What to do if rights are missing.
+local RIGHTS = "; the credentials of --auth-file or ZKLOCK_AUTH, or the certificate, must fit the ACL"
+
 local Context = {}
 Context.__index = Context
 
@@ -47,7 +50,7 @@ end
 
 --- Writes a message to stderr, and what to do if rights are missing. Returns the exit code.
 function Context:fail(code, message, ...)
-    self:warn(message .. (code == codes.DENIED and "; the credentials of --auth-file or ZKLOCK_AUTH must fit the ACL" or ""), ...)
+    self:warn(message .. (code == codes.DENIED and RIGHTS or ""), ...)
     return code
 end
 

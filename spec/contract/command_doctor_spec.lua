@@ -341,6 +341,8 @@ describe("zklock doctor", function()
         for _, text in ipairs { "zklock: ", "\nserver-1:1: connection refused\n", "credentials", "\nerror  quorum: 0 of 1 " } do
             assert.truthy(result.output:find(text, 1, true), result.output)
         end
+        local refused = commands.run({ "doctor", "--full" }, { servers = "127.0.0.1:1" })
+        assert.same({ 125, "zklock: --full belongs to --report\n" }, { refused.status, refused.errors })
         assert.is_nil(result.output:find("127.0.0.1", 1, true) or result.output:find(credentials.SECRET, 1, true), result.output)
     end)
 

@@ -197,6 +197,9 @@ end
 
 function doctor.run(arguments, context)
     local path = arguments.path or "/"
+    if arguments.full and not arguments.report then
+        return context:fail(codes.FAILED, "--full belongs to --report")
+    end
     local settings, wrong = require("zklock.cli.settings").read(arguments)
     if not settings then
         return context:fail(codes.FAILED, "%s", wrong)

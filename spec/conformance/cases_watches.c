@@ -90,6 +90,26 @@ static void hears_once(void)
     CHECK_STORY(0, "w:changed w:deleted w:created");
 }
 
+/* A client below a chroot. The event has the path of the server. */
+static void configuration(void)
+{
+    open_client(1);
+    make("/d");
+    open_handle(0, "/d", CASE_TIMEOUT, NULL);
+    RUN_UNTIL_TOLD(0, "connected");
+    answer *read = new_answer(0, "get");
+    CHECK_NUMBER(zoo_awgetconfig(handles[0], on_watch, &a, on_data, read), ZOK);
+    CHECK_NUMBER(RESULT(read), ZOK);
+    read = ask_get(0, ZOO_CONFIG_NODE, NULL);
+    CHECK_NUMBER(RESULT(read), ZNONODE);
+    told(0);
+    world_cut(0);
+    RUN_UNTIL_TOLD(0, "connected");
+    told(0);
+    world_configure("server.1=h1:1:2;3");
+    RUN_UNTIL_TOLD(0, "a:changed");
+}
+
 static void not_yet_armed(void)
 {
     static watch w = {0, "w", true};
@@ -616,6 +636,7 @@ const conformance_case watch_cases[] = {
     {"a watch fires once", one_shot},
     {"watchers of a path are deduplicated by function and context", deduplicated},
     {"a session event is sent once to each watcher, and does not use up its watches", hears_once},
+    {"the configuration of the servers is below no chroot, and its watch outlasts a connection", configuration},
     {"a watcher is armed by the reply, and is not called if the reply is lost", not_yet_armed},
     {"on a missing node, exists arms a watch, and get and list do not", missing_nodes},
     {"data watches do not fire for children, and child watches do not fire for data", kinds},

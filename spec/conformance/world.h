@@ -86,6 +86,8 @@ void world_restart_server(void);
 void world_refuse_credentials(void);
 /* Takes these permissions (ZOO_PERM_READ, …) on a node away from all clients. */
 void world_forbid(const char *path, int permissions);
+/* Sets what the server says of the ensemble's configuration. */
+void world_configure(const char *text);
 /* Makes the server look for empty containers, now or soon. */
 void world_reap(void);
 

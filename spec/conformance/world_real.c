@@ -162,6 +162,12 @@ static void on_done(int rc, const void *data)
     outcome_of(data)->done = true;
 }
 
+static void on_set(int rc, const struct Stat *stat, const void *data)
+{
+    (void)stat;
+    on_done(rc, data);
+}
+
 static void on_names(int rc, const struct String_vector *names, const void *data)
 {
     outcome *at = outcome_of(data);
@@ -245,7 +251,8 @@ bool world_start(void)
     char line[512];
     snprintf(line, sizeof(line),
              "LD_PRELOAD= tools/zookeeper start --owner %d --option minSessionTimeout=%d --option maxSessionTimeout=%d "
-             "--seed-sequence %s=%d --java-option -Dznode.container.checkIntervalMs=200",
+             "--seed-sequence %s=%d --java-option -Dznode.container.checkIntervalMs=200 "
+             "--java-option -Dzookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
              (int)getpid(), WORLD_LEAST_TIMEOUT, WORLD_MOST_TIMEOUT, WORLD_NEARLY_FULL, INT32_MAX - 1);
     FILE *output = popen(line, "r");
     if (output == NULL)
@@ -448,6 +455,18 @@ void world_forbid(const char *path, int permissions)
     zhandle_t *zh = connect_directly(NULL, NULL);
     if (await(zh, &done, zoo_aset_acl(zh, path, -1, &acl, on_done, &done)) != ZOK)
         die("zoo_aset_acl");
+    zookeeper_close(zh);
+}
+
+/* Only the superuser may do that. */
+void world_configure(const char *text)
+{
+    static const char superuser[] = "super:secret";
+    outcome known = {.done = false}, done = {.done = false};
+    zhandle_t *zh = connect_directly(NULL, NULL);
+    await(zh, &known, zoo_add_auth(zh, "digest", superuser, (int)strlen(superuser), on_done, &known));
+    if (await(zh, &done, zoo_aset(zh, ZOO_CONFIG_NODE, text, (int)strlen(text), -1, on_set, &done)) != ZOK)
+        die("zoo_aset");
     zookeeper_close(zh);
 }
 

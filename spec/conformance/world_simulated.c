@@ -200,6 +200,11 @@ void world_forbid(const char *path, int permissions)
     sim_deny(path, permissions);
 }
 
+void world_configure(const char *text)
+{
+    sim_foreign_set(0, ZOO_CONFIG_NODE, text);
+}
+
 /* Each case has a new server. */
 bool world_has_only(int sessions)
 {

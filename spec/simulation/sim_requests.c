@@ -43,11 +43,9 @@ int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int valuele
     return create(zh, SIM_CREATE2, path, value, valuelen, acl, mode, &model);
 }
 
-/* Sends a request for one path. */
-static int simple(zhandle_t *zh, sim_type type, const char *path, const sim_operation *operation,
-                  const sim_completion *model)
+/* Sends a request for one path of the servers. */
+static int ask(zhandle_t *zh, sim_type type, int number, const sim_operation *operation, const sim_completion *model)
 {
-    int number = sim_server_path(zh, path, 0);
     int rc = sim_check_request(zh, number);
     if (rc != ZOK)
         return rc;
@@ -57,6 +55,13 @@ static int simple(zhandle_t *zh, sim_type type, const char *path, const sim_oper
     request->operation.path = number;
     request->watch = model->watcher != NULL;
     return sim_submit(zh, request, model);
+}
+
+/* The same for a path of the client. */
+static int simple(zhandle_t *zh, sim_type type, const char *path, const sim_operation *operation,
+                  const sim_completion *model)
+{
+    return ask(zh, type, sim_server_path(zh, path, 0), operation, model);
 }
 
 int zoo_adelete(zhandle_t *zh, const char *path, int version, void_completion_t done, const void *data)
@@ -80,6 +85,14 @@ int zoo_awget(zhandle_t *zh, const char *path, watcher_fn call, void *context, d
     sim_completion model = {
         .kind = SIM_ANSWER_DATA, .call.with_data = done, .data = data, .watcher = call, .watcher_context = context};
     return simple(zh, SIM_GET, path, NULL, &model);
+}
+
+/* It is below no chroot (C:4046). */
+int zoo_awgetconfig(zhandle_t *zh, watcher_fn call, void *context, data_completion_t done, const void *data)
+{
+    sim_completion model = {
+        .kind = SIM_ANSWER_DATA, .call.with_data = done, .data = data, .watcher = call, .watcher_context = context};
+    return ask(zh, SIM_GET, sim_path(ZOO_CONFIG_NODE), NULL, &model);
 }
 
 int zoo_aget(zhandle_t *zh, const char *path, int watch, data_completion_t done, const void *data)

@@ -104,6 +104,7 @@ end
 --     zxid          hexadecimal digits of the transaction id that the servers take for their last one
 --     directory     where to keep all files (a temporary directory)
 --     owner         the process whose end ends the servers (this one)
+--     reconfig      true: `configure` can change the members of the ensemble
 function cluster.start(options)
     options = options or {}
     local words = {TOOL, "start", "--owner", options.owner or cluster.process_id(),
@@ -120,6 +121,11 @@ function cluster.start(options)
     end
     if options.directory then
         add("--dir", options.directory)
+    end
+    if options.reconfig then
+        add("--option", "reconfigEnabled=true")
+        add("--option", "standaloneEnabled=false")
+        add("--java-option", "-Dzookeeper.skipACL=yes")
     end
     add("--java-option", "-Dznode.container.checkIntervalMs=" .. (options.reap or 3600000))
     for key, value in pairs(options.options or {}) do
@@ -273,6 +279,41 @@ end
 -- Waits until a majority serves.
 function Cluster:wait()
     tool(self, "wait")
+end
+
+-- Sets the members of the ensemble, by Debian's kazoo.
+local RECONFIGURE = [[
+import sys
+from kazoo import exceptions
+from kazoo.client import KazooClient
+client = KazooClient(hosts=sys.argv[1])
+client.start(timeout=60)
+again = True
+while again: # a leader that leaves closes connections
+    try:
+        client.reconfig(joining=None, leaving=None, new_members=sys.argv[2])
+        again = False
+    except (exceptions.ConnectionLoss, exceptions.SessionExpiredError,
+            exceptions.ReconfigInProcessError, exceptions.NewConfigNoQuorumError):
+        client.handler.sleep_func(0.1)
+client.stop()
+]]
+
+-- Makes the ensemble consist of the servers of these numbers. The servers must have been started with `reconfig`, and a majority of
+-- those before and of those now must serve. `more`: further lines of the configuration, of observers that need not be there.
+function Cluster:configure(numbers, more)
+    local lines, count = {}, #self.addresses
+    for _, number in ipairs(numbers) do
+        local host, port = self:address(number):match("^(.*):(%d+)$")
+        -- the ports of tools/zookeeper
+        lines[#lines + 1] = ("server.%d=%s:%d:%d:participant;%s"):format(number, host, port + count, port + 2 * count,
+            self:address(number))
+    end
+    lines[#lines + 1] = more
+    local output, status = cluster.run({"/usr/bin/python3", "-c", RECONFIGURE, self.servers, table.concat(lines, ",")})
+    if status ~= 0 then
+        error(output, 2)
+    end
 end
 
 -- Ends all servers and removes their files. A second call does nothing.

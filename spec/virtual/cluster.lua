@@ -197,6 +197,17 @@ function Cluster.wait()
     end
 end
 
+--- Only what the servers say of the ensemble changes.
+function Cluster:configure(numbers, more)
+    local lines = {}
+    for _, number in ipairs(numbers) do
+        lines[#lines + 1] = ("server.%d=%s:2888:3888:participant;0.0.0.0:2181"):format(number,
+            self:address(number):match "^[^:]*")
+    end
+    lines[#lines + 1] = more
+    world.configure(table.concat(lines, "\n") .. "\nversion=100000000")
+end
+
 function Cluster:stop()
     if self == world.servers and not self.is_shared then
         finish()

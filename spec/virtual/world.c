@@ -214,6 +214,16 @@ static int world_reap(lua_State *L)
     return 0;
 }
 
+/* world.configure(text): sets what the servers say of their own configuration */
+static int world_configure(lua_State *L)
+{
+    require_world(L);
+    if (!sim_foreign_set(0, ZOO_CONFIG_NODE, luaL_checkstring(L, 1))) {
+        return luaL_error(L, "the servers have no leader");
+    }
+    return 0;
+}
+
 /* --- servers ------------------------------------------------------------------------------------------------------- */
 
 /* world.crash(server): stops a server abruptly */
@@ -663,23 +673,15 @@ static int world_observe(lua_State *L)
 }
 
 static const luaL_Reg functions[] = {
-    {"begin", world_begin},
-    {"crash", world_crash},
-    {"end_session", world_end_session},
-    {"finish", world_finish},
-    {"is_open", world_is_open},
-    {"is_up", world_is_up},
-    {"leader", world_leader},
-    {"now", world_now},
-    {"last_zxid", world_last_zxid},
-    {"observe", world_observe},
-    {"poll", world_poll},
-    {"preset", world_preset},
-    {"reach", world_reach},
-    {"reap", world_reap},
-    {"restart", world_restart},
-    {"watches", world_watches},
-    {NULL, NULL},
+    {"begin", world_begin},     {"configure", world_configure},
+    {"crash", world_crash},     {"end_session", world_end_session},
+    {"finish", world_finish},   {"is_open", world_is_open},
+    {"is_up", world_is_up},     {"leader", world_leader},
+    {"now", world_now},         {"last_zxid", world_last_zxid},
+    {"observe", world_observe}, {"poll", world_poll},
+    {"preset", world_preset},   {"reach", world_reach},
+    {"reap", world_reap},       {"restart", world_restart},
+    {"watches", world_watches}, {NULL, NULL},
 };
 
 LUA_PUBLIC int luaopen_zklock_world(lua_State *L);

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -137,7 +136,7 @@ static void free_client(zkl_desk *desk)
     zkl_client *client = zkl_client_of(desk);
     zkl_alarm_close(&client->poll_owner.alarm);
     zkl_log_close(&client->log);
-    zkl_free(client->new_servers);
+    zkl_servers_free(&client->servers);
     zkl_tls_link_free(client->tls_link);
     zkl_connector_free(client->connector);
     zkl_desk_free(desk);
@@ -173,64 +172,6 @@ static zkl_client *new_client(const zkl_client_options *options, char *message)
 }
 
 /* --- opening and closing ------------------------------------------------------------------------------------------- */
-
-/* All bytes: the names of nodes must be unique. A kernel before 3.17, or a filter of system calls, knows no getrandom. */
-static void fill_random(void *bytes, size_t size)
-{
-    static _Atomic uint64_t calls;
-    if (getrandom(bytes, size, 0) == (ssize_t)size) {
-        return;
-    }
-    uint64_t state = (uint64_t)zkl_clock() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)bytes ^
-                     atomic_fetch_add(&calls, 1) << 48;
-    for (size_t at = 0; at < size; at += sizeof state) {
-        uint64_t mixed = state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
-        mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-        mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-        mixed ^= mixed >> 31;
-        memcpy((char *)bytes + at, &mixed, size - at < sizeof mixed ? size - at : sizeof mixed);
-    }
-}
-
-/* Copies the server list in random order, so that clients spread over the servers. */
-static char *shuffle_servers(const char *servers)
-{
-    char *copy = zkl_copy(servers, strlen(servers));
-    if (copy == NULL) {
-        return NULL;
-    }
-    const char *hosts[64];
-    size_t lengths[64];
-    uint32_t count = 0;
-    const char *end = servers + strcspn(servers, "/");
-    for (const char *host = servers; host < end && count < 64; count++) {
-        lengths[count] = strcspn(host, ",/");
-        hosts[count] = host;
-        host += lengths[count] + 1;
-    }
-    if (count < 2 || count == 64) {
-        return copy;
-    }
-    for (uint32_t i = count - 1; i > 0; i--) {
-        uint32_t random;
-        fill_random(&random, sizeof random);
-        uint32_t j = random % (i + 1);
-        const char *host = hosts[i];
-        size_t length = lengths[i];
-        hosts[i] = hosts[j];
-        lengths[i] = lengths[j];
-        hosts[j] = host;
-        lengths[j] = length;
-    }
-    char *to = copy;
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(to, hosts[i], lengths[i]);
-        to += lengths[i];
-        *to++ = ',';
-    }
-    memcpy(to - 1, end, strlen(end) + 1);
-    return copy;
-}
 
 /* --- TLS ----------------------------------------------------------------------------------------------------------- */
 
@@ -277,7 +218,7 @@ static void tls_closed(void *context)
 static bool make_connector(zkl_client *client, const zkl_client_options *options, const char *servers, char *message)
 {
     uint64_t random;
-    fill_random(&random, sizeof random);
+    zkl_fill_random(&random, sizeof random);
     client->connector =
         zkl_connector_new(servers, options->session_timeout_ms, random, zkl_log_add, &client->log, message);
     client->log.connector = client->connector;
@@ -348,7 +289,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options, c
         .session.auth_count = options->auth_count,
         .session.zookeeper_log = zkl_zookeeper_log,
     };
-    fill_random(config.random, sizeof config.random);
+    zkl_fill_random(config.random, sizeof config.random);
     const zkl_host host = {
         .session.context = client,
         .acquisition_changed = zkl_handle_acquisition_changed,
@@ -363,6 +304,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options, c
         .session.reached = reached,
         .session.answered = answered,
         .session.problem = problem,
+        .session.configured = options->follow ? zkl_client_configured : NULL,
         .hold_over = zkl_handle_hold_over,
     };
     client->engine = zkl_engine_new(&config, &host);
@@ -380,11 +322,10 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
     if (client == NULL) {
         return NULL;
     }
-    char *servers = shuffle_servers(options->servers);
+    const char *servers = client->servers.given = zkl_shuffle_servers(options->servers);
     snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless another message is written below */
     bool made = servers != NULL && make_connector(client, options, servers, message) &&
                 make_tls_link(client, options, message, code) && make_engine(client, options, servers);
-    zkl_free(servers);
     if (!made) {
         goto fail;
     }
@@ -402,25 +343,6 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
 fail:
     zkl_desk_drop(&client->desk);
     return NULL;
-}
-
-bool zkl_client_set_servers(zkl_client *client, const char *servers)
-{
-    char *shuffled = zkl_client_forked(client) ? NULL : shuffle_servers(servers);
-    if (shuffled == NULL) {
-        return false;
-    }
-    pthread_mutex_lock(&client->desk.mutex);
-    if (zkl_life_has_reached(&client->desk.life, ZKL_LIFE_CLOSE_WANTED)) {
-        pthread_mutex_unlock(&client->desk.mutex);
-        zkl_free(shuffled);
-        return false;
-    }
-    char *before = client->new_servers;
-    client->new_servers = shuffled;
-    zkl_desk_unlock_and_wake(&client->desk);
-    zkl_free(before);
-    return true;
 }
 
 void zkl_client_close(zkl_client *client)

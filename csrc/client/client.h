@@ -25,7 +25,8 @@ typedef struct {
     const char *servers;
     int32_t session_timeout_ms;
     bool lease;
-    bool log; /* collect log lines for zkl_client_next_log; if false they are dropped */
+    bool follow; /* the servers are also those of the ensemble's own configuration, which is read on each connection */
+    bool log;    /* collect log lines for zkl_client_next_log; if false they are dropped */
     const zkl_auth *auths;
     int32_t auth_count;
     const zkl_tls_options *tls; /* NULL: without TLS */

@@ -9,6 +9,7 @@
  *
  * Above it, each with the whole client:
  *
+ *   servers.c        which servers to connect to
  *   io_turn.c        one run of the engine between two polls; what callers may read without the engine: state, figures
  *   poll_owner.c     which thread polls the C client's socket, and when callers run the engine themselves
  *   handle_kinds.c   the owner's side of handles, and their kinds
@@ -73,6 +74,15 @@ typedef struct {
     int32_t timeout_ms; /* the negotiated session timeout; 0 before the first session */
 } zkl_published;
 
+/* Which servers the connector is to use. Connection strings, shuffled. */
+typedef struct {
+    char *given; /* desk.mutex: the program has named these. */
+    char *
+        followed; /* desk.mutex: the ensemble's configuration, as it was read since then, names these; NULL: it was not read. */
+    bool changed; /* desk.mutex: the I/O thread has not taken the latest ones. */
+    bool told;    /* engine_mutex: that the configuration names no servers, or cannot be read */
+} zkl_servers;
+
 struct zkl_client {
     zkl_desk desk; /* first: see zkl_desk_of */
     pthread_mutex_t engine_mutex;
@@ -80,7 +90,7 @@ struct zkl_client {
     zkl_registration registration;
     zkl_poll_owner poll_owner;
     zkl_server_socket socket;
-    char *new_servers; /* desk.mutex: what zkl_client_set_servers has set and the I/O thread has not taken; NULL */
+    zkl_servers servers;
     zkl_connector *connector; /* engine_mutex; NULL once the I/O thread has ended */
     zkl_tls_link *tls_link;   /* engine_mutex; NULL without TLS, and once the I/O thread has ended */
     zkl_published published;
@@ -92,6 +102,18 @@ static inline zkl_client *zkl_client_of(const zkl_desk *desk)
 {
     return (zkl_client *)(uintptr_t)desk;
 }
+
+/* --- servers.c ----------------------------------------------------------------------------------------------------- */
+
+/* Any thread. All bytes: the names of nodes must be unique. */
+void zkl_fill_random(void *bytes, size_t size);
+/* Any thread. Copies a connection string with its servers in random order, so that clients spread over them. NULL: no memory. */
+char *zkl_shuffle_servers(const char *servers);
+/* The engine's callback `configured` (zkl_session_host), of a client that follows the configuration; `context` is the client. */
+void zkl_client_configured(void *context, int rc, const char *configuration, int32_t length);
+/* I/O thread. Returns the servers to connect to, in this order, if they have changed; NULL: they have not, or there is no memory. */
+char *zkl_servers_take(zkl_client *client);
+void zkl_servers_free(zkl_servers *servers);
 
 /* --- io_turn.c ----------------------------------------------------------------------------------------------------- */
 

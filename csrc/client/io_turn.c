@@ -184,10 +184,7 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
 /* Takes the servers that were set. Returns whether the connection must be ended: its server is not one of them. I/O thread. */
 static bool take_servers(zkl_client *client)
 {
-    pthread_mutex_lock(&client->desk.mutex);
-    char *servers = client->new_servers;
-    client->new_servers = NULL;
-    pthread_mutex_unlock(&client->desk.mutex);
+    char *servers = zkl_servers_take(client);
     bool leave = servers != NULL && zkl_connector_set_servers(client->connector, servers);
     zkl_free(servers);
     return leave;

@@ -85,6 +85,13 @@ static bool said_before(zkl_log *log, const char *text)
     return false;
 }
 
+/* The node is below no chroot, as we want it. */
+static bool is_about_configuration(const char *line)
+{
+    static const char beginning[] = "server path " ZOO_CONFIG_NODE " does not include chroot";
+    return strncmp(line, beginning, sizeof beginning - 1) == 0;
+}
+
 /* "2026-01-01 00:00:00,000:123:ZOO_WARN@function@42: text" */
 void zkl_zookeeper_log(const char *line)
 {
@@ -104,7 +111,7 @@ void zkl_zookeeper_log(const char *line)
     }
     zkl_log *log = thread_log;
     if (log != NULL && log->lines != NULL && !(log->connector != NULL && zkl_connector_hides(log->connector, line)) &&
-        !said_before(log, line)) {
+        !is_about_configuration(line) && !said_before(log, line)) {
         zkl_log_add(log, level, line);
     }
 }

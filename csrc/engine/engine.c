@@ -19,6 +19,10 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     /* In this order they are told of events. */
     zkl_session_listen(&engine->session, &zkl_locks_listener, &engine->locks);
     zkl_session_listen(&engine->session, &zkl_operations_listener, &engine->operations);
+    engine->configuration.wire = &engine->session.wire;
+    if (host->session.configured != NULL) {
+        zkl_session_listen(&engine->session, &zkl_configuration_listener, &engine->configuration);
+    }
     zkl_heartbeat_use_items(&engine->session.heartbeat, &zkl_entry_items, &engine->locks);
     zkl_watches_use_ops(&engine->session.watches, &zkl_entry_watches, &engine->locks);
     zkl_watches_use_others(&engine->session.watches, &zkl_program_watches, &engine->operations);

@@ -11,6 +11,7 @@ struct zkl_engine {
     zkl_session session;
     zkl_locks locks;
     zkl_operations operations;
+    zkl_configuration configuration;
 };
 
 #endif

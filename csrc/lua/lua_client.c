@@ -320,7 +320,7 @@ static bool check_tls(lua_State *L, int options, zkl_tls_options *tls)
 }
 
 /*
- * core.open(servers, {session_timeout = ms, lease = bool, auth = {{scheme, credential}, …}, log = bool,
+ * core.open(servers, {session_timeout = ms, lease = bool, follow = bool, auth = {{scheme, credential}, …}, log = bool,
  *   tls = {ca_file =, ca_path =, cert_file =, key_file =, key_password =, server_name =, verify = bool, min_version =, ciphers =}})
  *   -> client | nil, message, code
  */
@@ -333,6 +333,7 @@ int core_open(lua_State *L)
         .servers = servers,
         .session_timeout_ms = field_integer(L, 2, "session_timeout", 1, 10000),
         .lease = field_flag(L, 2, "lease", true),
+        .follow = field_flag(L, 2, "follow", false),
         .log = field_flag(L, 2, "log", false),
     };
     options.auths = check_auths(L, 2, &options.auth_count);

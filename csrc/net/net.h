@@ -5,6 +5,7 @@
  *                   server_list.c: the servers; resolver.c: their names
  *   tls_link.h      TLS between the C client and that server. tls_context.c: its settings; tls_library.c: OpenSSL
  *   tls_options.h   these settings, as the program gives them
+ *   members.h       the servers that an ensemble's own configuration names
  *
  * The simulation replaces dial.c and resolver.c.
  */
@@ -12,6 +13,7 @@
 #define ZKLOCK_NET_H
 
 #include "connector.h"
+#include "members.h"
 #include "tls_link.h"
 #include "tls_options.h"
 

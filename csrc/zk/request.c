@@ -217,6 +217,13 @@ int zkl_send_get(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_f
                            : end_request(request, zoo_awget(wire->handle, path, watcher, context, on_data, request));
 }
 
+int zkl_send_configuration(zkl_wire *wire, const zkl_ask *ask, watcher_fn watcher, void *context)
+{
+    zkl_request *request = begin_request(wire, ask);
+    return request == NULL ? NO_CONTEXT
+                           : end_request(request, zoo_awgetconfig(wire->handle, watcher, context, on_data, request));
+}
+
 int zkl_send_set(zkl_wire *wire, const zkl_ask *ask, const char *path, const char *data, int32_t length,
                  int32_t version)
 {

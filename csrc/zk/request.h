@@ -87,6 +87,8 @@ int zkl_send_acl(zkl_wire *wire, const zkl_ask *ask, const char *path);
 int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path);
 /* `ops` and `results` must stay until the reply, or until the handle is closed. */
 int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results);
+/* Reads the ensemble's configuration (ZOO_CONFIG_NODE), which is below no chroot. */
+int zkl_send_configuration(zkl_wire *wire, const zkl_ask *ask, watcher_fn watcher, void *context);
 /* Removes all watches of this session on a node, or on its children. */
 int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children);
 /* Makes the C client forget a watcher of a node, without a request: there is no connection. */

@@ -1,12 +1,13 @@
 /*
  * zk: a session with ZooKeeper. It uses the C client, but no Lua, no threads and no clock, and knows nothing of locks.
  *
- *   session.h     the ZooKeeper handle, its session events, and who is told of them
- *   watch.h       one watcher object per watched node
- *   heartbeat.h   the requests that keep the session alive and its lease valid
- *   request.h     requests in flight: one context each, completed exactly once
- *   wire.h        what these share: the C client's handle, the connection, the clock
- *   lease.h       how long the session certainly exists
+ *   session.h         the ZooKeeper handle, its session events, and who is told of them
+ *   watch.h           one watcher object per watched node
+ *   heartbeat.h       the requests that keep the session alive and its lease valid
+ *   request.h         requests in flight: one context each, completed exactly once
+ *   wire.h            what these share: the C client's handle, the connection, the clock
+ *   lease.h           how long the session certainly exists
+ *   configuration.h   which servers the ensemble has, as it says itself
  *
  * The layers above include this header only. What they are told comes through tables of functions, each with its owner:
  * zkl_session_host, zkl_session_listener, zkl_heartbeat_items, zkl_watch_ops, zkl_other_watches.
@@ -16,6 +17,7 @@
 #ifndef ZKLOCK_ZK_H
 #define ZKLOCK_ZK_H
 
+#include "configuration.h"
 #include "heartbeat.h"
 #include "lease.h"
 #include "request.h"

@@ -47,6 +47,7 @@ function Client.new(handle, servers, adapter, settings)
         _desk = new_desk(handle, servers, adapter, settings),
         _session_timeout = settings.session_timeout,
         _log = settings.log or false,
+        _same_port = settings.follow and settings.tls ~= nil, -- what options.ports_problem says counts
         _detached = false,
         _joined = false,
         _lock_groups = LockGroups.new(),
@@ -185,7 +186,7 @@ end
 
 --- Replaces the list of servers, for example when an ensemble moves. The session and its locks stay: if the present server is in
 -- the new list, so does the connection; otherwise it is ended, and made with one of the new servers. All must belong to the
--- ensemble.
+-- ensemble. With the option `follow` the servers of its configuration count again from the next connection on.
 ---@param servers string as of zklock.connect, with the client's chroot or without one
 ---@return true? set
 ---@return string? message
@@ -198,6 +199,7 @@ function Client:set_servers(servers)
         normal = normal .. chroot
     end
     wrong = wrong or (normal:match "/.*$" or "") ~= chroot and format("the chroot must be the client's, '%s'", chroot)
+        or self._same_port and options.ports_problem(normal)
     checked("set_servers", not wrong, wrong)
     local state, problem, code = self._desk.core:state()
     if state == nil then

@@ -83,8 +83,7 @@ end
 local SECRET = { auth = true, tls_key_password = true }
 configuration.SECRET = SECRET
 
---- Whether there is TLS, of which nothing else may be set.
-function CHECKS.tls(value)
+local function yes_or_no(value)
     if value == true or value == "yes" then
         return true
     elseif value == false or value == "no" then
@@ -92,6 +91,9 @@ function CHECKS.tls(value)
     end
     return nil, 'must be "yes" or "no"'
 end
+
+--- `tls`: whether there is TLS, of which nothing else may be set.
+CHECKS.tls, CHECKS.follow = yes_or_no, yes_or_no
 
 function CHECKS.acl(value)
     if value ~= "open" and value ~= "creator" and value ~= "read" then
@@ -215,7 +217,7 @@ end
 --- Returns all settings, checked.
 ---@param given table settings by name that come before the environment
 ---@param how string says how the program, or its user, names servers
----@return table? # servers; and of those that are set session_timeout, connect_timeout, identity, acl, auth, tls, as
+---@return table? # servers; and of those that are set session_timeout, connect_timeout, identity, acl, auth, tls, follow, as
 --   zklock.connect takes them; nil and what is wrong
 function configuration.read(given, how)
     local found = {}
@@ -262,7 +264,8 @@ function configuration.read(given, how)
         identity = values.identity,
         acl = values.acl,
         auth = auth,
-        tls = tls
+        tls = tls,
+        follow = values.follow
     }
 end
 

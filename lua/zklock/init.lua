@@ -86,6 +86,9 @@ local zklock = { VERSION = require "zklock.version" }
 -- Without it only errors of callbacks are reported: to nginx's error log, elsewhere to stderr.
 ---@field log? fun(level: "error"|"warn"|"info"|"debug", message: string)
 ---@field tls? zklock.TlsSettings connects by TLS only; {}: with the authorities of the system
+-- true: connects also to the servers that the ensemble's dynamic configuration names, and learns of its changes. With `tls` these
+-- are connected to at the port of the list of servers, which must be the same for all; default: false (docs/operate/runbook.md)
+---@field follow? boolean
 
 --- The settings of connect: `{ check, default }`.
 local CONNECT_SCHEMA = {
@@ -97,7 +100,8 @@ local CONNECT_SCHEMA = {
     identity = { options.identity },
     lease = { options.boolean, true },
     log = { options.callback },
-    tls = { options.tls }
+    tls = { options.tls },
+    follow = { options.boolean, false }
 }
 
 --- Adds the machine's configuration to a program's settings, which come first.
@@ -116,6 +120,7 @@ local function configured(settings)
     end
     local known = read.auth or type(read.tls) == "table" and read.tls.cert_file
     wrong = (settings or {}).acl == nil and options.creator_problem(read.acl, known, "without credentials")
+        or read.follow and read.tls and options.ports_problem((options.servers(servers)))
     if wrong then
         return nil, wrong
     end
@@ -148,6 +153,10 @@ local function open(called, servers, settings)
     if not adapter then
         error(called .. wrong, 3)
     end
+    wrong = settings.follow and settings.tls and options.ports_problem(normal_servers)
+    if wrong then
+        error(called .. wrong, 3)
+    end
     local known = settings.auth or settings.tls and settings.tls.cert_file
     wrong = options.creator_problem(settings.acl, known, "without the option auth or tls.cert_file")
     if wrong then
@@ -164,6 +173,7 @@ local function open(called, servers, settings)
     handle, message, code = core.open(normal_servers, {
         session_timeout = max(1, floor(settings.session_timeout * 1000)),
         lease = settings.lease,
+        follow = settings.follow,
         auth = settings.auth or {},
         log = settings.log ~= nil,
         tls = settings.tls

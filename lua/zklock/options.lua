@@ -314,6 +314,19 @@ function options.servers(servers)
     return concat(addresses, ",") .. chroot
 end
 
+--- Returns the problem with a connection string, as options.servers returns it, for the options `follow` and `tls` together; nil:
+-- there is none. The configuration of the servers does not name their ports for TLS.
+function options.ports_problem(servers)
+    local first
+    for port in (servers:match("^[^/]*") .. ","):gmatch ":(%d+)," do
+        first = first or port
+        if port ~= first then
+            return "option 'follow' with 'tls' needs the same port for all servers"
+        end
+    end
+    return nil
+end
+
 --- Returns the first host in a connection string, as options.servers returns it, that may be another machine; nil if all of them
 -- are this machine.
 function options.remote_host(servers)

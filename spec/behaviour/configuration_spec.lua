@@ -2,6 +2,7 @@
 -- the same for the command.
 
 local configuration = require "spec.support.configuration"
+local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local mistake = require "spec.support.mistake"
@@ -50,6 +51,18 @@ describe("zklock.connect without servers", function()
         assert.equal("open", connect({ acl = "open" }):desk().acl)
     end)
 
+    it("follows the servers if that stands there", function()
+        local log = {}
+        configuration.set { ZKLOCK_SERVERS = fixture.servers(), ZKLOCK_FOLLOW = "yes" }
+        local client = connect { log = function(_, line)
+            log[#log + 1] = line
+        end }
+        eventually(function()
+            client:pump()
+            return table.concat(log):find "follow"
+        end)
+    end)
+
     it("takes credentials and TLS from there, too", function()
         configuration.set { ZKLOCK_SERVERS = fixture.servers(), ZKLOCK_AUTH = "digest:me:secret", ZKLOCK_ACL = "creator" }
         local client, path = connect(), fixture.path()
@@ -73,6 +86,8 @@ describe("zklock.connect without servers", function()
             { { ZKLOCK_SERVERS = "a", ZKLOCK_IDENTITY = ("x"):rep(1025) }, "ZKLOCK_IDENTITY must be a string of 1 to 1024 bytes" },
             { { ZKLOCK_SERVERS = "a", ZKLOCK_AUTH = "hunter2" }, "credentials must have the form scheme:credential" },
             { { ZKLOCK_SERVERS = "a", ZKLOCK_ACL = "creator" }, "without credentials" },
+            { { ZKLOCK_SERVERS = "a", ZKLOCK_FOLLOW = "true" }, 'ZKLOCK_FOLLOW must be "yes" or "no"' },
+            { { ZKLOCK_SERVERS = "a,b:1", ZKLOCK_FOLLOW = "yes", ZKLOCK_TLS = "yes" }, "the same port for all servers" },
             { { ZKLOCK_SERVERS = "a", ZKLOCK_TLS_MIN_VERSION = "1.1" }, "the settings of TLS must be a table whose min_version" },
         } do
             configuration.set(case[1])

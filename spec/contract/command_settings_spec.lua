@@ -90,6 +90,13 @@ describe("zklock takes its settings", function()
         assert.equal("option\n", run({ file, "ZKLOCK_IDENTITY=variable" }, { "--identity", "option" }).output)
     end)
 
+    it("and follows the servers, as other commands that it starts do", function()
+        local shown = { "run", "--follow", fixture.path(), "-c", 'echo "$ZKLOCK_FOLLOW"' }
+        assert.equal("yes\n", commands.run(shown).output)
+        local result = run({ "ZKLOCK_FOLLOW=yes" }, { "--servers", "a:1,b:2", "--tls" })
+        assert.same({ 125, true }, { result.status, result.errors:find("needs the same port for all servers", 1, true) ~= nil })
+    end)
+
     it("from the user's file before that of the system", function()
         local home = commands.directory()
         assert(os.execute("mkdir -p " .. home .. "/.config"))

@@ -113,6 +113,8 @@ return {
         "primitives_operations: frees its memory"
     },
     ["is about numbers, sizes and names that only real servers, or other clients, make"] = {
+        "servers_follow",
+        "configuration: follows the servers",
         "mutex_numbers",
         "semaphore_others",
         "strange_nodes",

@@ -113,6 +113,7 @@ function acquire.environment(session, members, identity)
     for _, variable in ipairs(settings.tls_environment(session.tls)) do
         list[#list + 1] = variable
     end
+    list[#list + 1] = session.follow and "ZKLOCK_FOLLOW=yes" or nil
     list[#list + 1] = held_variable(members)
     for index, lock in ipairs(members) do
         local suffix = index == 1 and "" or "_" .. index

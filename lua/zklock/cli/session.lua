@@ -122,14 +122,15 @@ function Session.connect(settings, context, limit)
         identity = settings.identity,
         acl = settings.acl,
         auth = settings.auth,
-        tls = settings.tls
+        tls = settings.tls,
+        follow = settings.follow
     }
     warn_of_plain_credentials(settings, context)
     local client, message, code = zklock.connect(settings.servers, options)
     if not client then
         return nil, message, code
     end
-    self.client, self.servers, self.tls = client, settings.servers, settings.tls
+    self.client, self.servers, self.tls, self.follow = client, settings.servers, settings.tls, settings.follow
     return self
 end
 

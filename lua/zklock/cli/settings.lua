@@ -4,6 +4,7 @@
 -- Credentials come from files and from the environment only: the command line of a process can be read by every user.
 
 local configuration = require "zklock.configuration"
+local options = require "zklock.options"
 
 local ipairs = ipairs
 local format = string.format
@@ -58,6 +59,7 @@ end
 --- Adds the options of all subcommands that connect.
 function settings.define(parser)
     parser:option "--servers":argname "<host:port,…>":description "The servers of ZooKeeper, and a chroot if there is one."
+    parser:flag "--follow":description "Also connect to the servers that the ensemble's dynamic configuration names."
     parser:option "--session-timeout":argname "<seconds>":description(
         "How long the locks of a crashed client stay taken (30); the servers may limit it.")
     parser:option "--connect-timeout":argname "<seconds>":description "How long to wait for the first connection (10)."
@@ -75,11 +77,12 @@ end
 
 --- Returns all settings, checked.
 ---@param arguments table of the command line
----@return table? # servers, session_timeout, connect_timeout, identity, acl, auth, tls
+---@return table? # servers, session_timeout, connect_timeout, identity, acl, auth, tls, follow
 ---@return string? wrong
 function settings.read(arguments)
     local read, wrong = configuration.read(arguments, "give --servers")
-    if not read then
+    wrong = wrong or read.follow and read.tls and options.ports_problem((options.servers(read.servers)))
+    if wrong then
         return nil, wrong
     end
     read.session_timeout = read.session_timeout or SESSION_TIMEOUT

@@ -99,7 +99,7 @@ local function open(arguments)
     end
     local client, message, code = require("zklock").connect(read.servers, {
         session_timeout = read.session_timeout, connect_timeout = 0, wait = "luv", identity = read.identity, auth = read.auth,
-        acl = read.acl, tls = read.tls
+        acl = read.acl, tls = read.tls, follow = read.follow
     })
     return client, message or read, code
 end

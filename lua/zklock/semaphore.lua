@@ -63,28 +63,29 @@ function Semaphore:available(timeout)
     return max(0, free) -- more may be held than there are since a resize
 end
 
---- Makes the directories above `path`. They are persistent.
+--- Makes a directory, and those above it that are missing: only the one that is there must let it. They are persistent.
 ---@return true?
 ---@return string? message
 ---@return zklock.Code? code
-local function make_parents(self, path, deadline, seconds)
-    for last in path:gmatch "()/" do
-        local parent = path:sub(1, last - 1)
-        local request = { kind = "create", path = parent, data = "", acl = self:settings().acl }
-        local operation, message, code
-        if parent ~= "" then
-            operation, message, code = node.perform(self:client(), request, seconds, "creating " .. parent, true, deadline)
-            if not operation then
-                return nil, message, code
-            end
-            local made
-            made, message, code = operation:take()
-            if not made and code ~= "node_exists" then
-                return nil, message, code
-            end
+local function make_directory(self, path, deadline, seconds)
+    local request = { kind = "create", path = path, data = "", acl = self:settings().acl }
+    local operation, message, code = node.perform(self:client(), request, seconds, "creating " .. path, true, deadline)
+    if not operation then
+        return nil, message, code
+    end
+    local made
+    made, message, code = operation:take()
+    if made or code == "node_exists" then
+        return true
+    end
+    local parent = path:match "^(/.+)/"
+    if code == "no_node" and parent then
+        made, message, code = make_directory(self, parent, deadline, seconds)
+        if made then
+            return make_directory(self, path, deadline, seconds)
         end
     end
-    return true
+    return nil, message, code
 end
 
 --- Changes how many permits the semaphore has, while it is used. From now on acquisitions take this number for theirs, whatever
@@ -127,7 +128,7 @@ function Semaphore:resize(permits, timeout)
         elseif code == "no_node" and request[1] == set and part == 2 then
             request = { kind = "multi", set, make_mark } -- for the first time
         elseif code == "no_node" then
-            done, message, code = make_parents(self, leases, deadline, seconds)
+            done, message, code = make_directory(self, self:path(), deadline, seconds)
             if not done then
                 return nil, message, code
             end

@@ -121,6 +121,18 @@ describe("the number of a resize", function()
         assert.equal("timeout", (select(3, fixture.semaphore(path, 1):try_acquire())))
     end)
 
+    it("can be written first where only a directory above may be written, as acquire can", function()
+        local base = fixture.path()
+        local owner = fixture.client { auth = { { scheme = "digest", credential = "owner:secret" } } }
+        local closed = { { scheme = "auth", id = "", perms = "rcwda" }, { scheme = "world", id = "anyone", perms = "r" } }
+        assert(owner:create(base, "", { acl = closed }))
+        assert(owner:create(base .. "/open", "", { acl = "open" }))
+        assert(fixture.semaphore(base .. "/open/acquired", 1):acquire(20))
+        assert.is_true(fixture.semaphore(base .. "/open/not/there", 1):resize(2))
+        take(base .. "/open/not/there", 1, 2)
+        assert.equal("no_auth", (select(3, fixture.semaphore(base .. "/not/there", 1):resize(2))))
+    end)
+
     it("can be written by several programs at the same time: one of their numbers counts", function()
         local path = fixture.path()
         local functions = {}

@@ -74,7 +74,8 @@ return {
         "primitives_operations: chroot",
         "primitives_operations: the acl",
         "resty_zklock: malformed",
-        "revocation: the acl does"
+        "revocation: the acl does",
+        "semaphore_resize: only a directory above"
     },
     ["is about locks, waits or watches that the program has forgotten: they last in zklock.testing"] = {
         "multi_abandoned",

@@ -4,6 +4,7 @@ local commands = require "spec.support.commands"
 local eventually = require "spec.support.eventually"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local socket = require "socket"
 local unix = require "socket.unix"
 
 --- Makes a socket that receives what a service tells its manager. Returns a function that returns the next message, the
@@ -71,6 +72,8 @@ describe("zklock run tells the manager of its service", function()
     end)
 end)
 
+local THROTTLED = -127
+
 --- Seconds of the sessions of candidates that are cut off.
 local SESSION = 6
 
@@ -80,7 +83,7 @@ describe("zklock lead", function()
     --- Starts a candidate, which logs its elections, and the ends of its terms, in a directory.
     local function start(name, path, directory, options)
         local variables = { "NAME=" .. name, "LOG=" .. directory .. "/log" }
-        return commands.start({ "lead", "--session-timeout", tostring(SESSION), "--on-elected",
+        return commands.start({ "lead", "--session-timeout", tostring(options.session or SESSION), "--on-elected",
             options.elected or 'echo "elected $NAME" >>"$LOG"', "--on-lost",
             'echo "lost $NAME ${ZKLOCK_TOKEN:+with a token}" >>"$LOG"', path },
             { variables = variables, servers = options.servers })
@@ -130,6 +133,19 @@ describe("zklock lead", function()
         assert(fixture.observer():delete(path .. "/" .. fixture.children(path)[1]))
         assert.equal(120, leader:finish().status)
         await_log(directory, "lost one with a token\nelected two\nlost two with a token\n")
+    end)
+
+    it("runs neither command if the lock is lost before --on-elected can begin", function()
+        local path, directory, link = fixture.directory(), fixture.temporary_directory(), fixture.proxy()
+        link:deny("multi", THROTTLED) -- so the lease of half a session is not extended
+        link:arm("create", "stall-reply")
+        local candidate = start("one", path, directory, { servers = link.address, session = 12 })
+        link:wait_fired(60)
+        socket.sleep(4.5) -- of the 6 seconds; with less than 3 left, zklock waits for more
+        link:resume()
+        local result = candidate:finish()
+        assert.truthy(result.errors:find("the lock was lost before the command began", 1, true), result.errors)
+        assert.same({ 120, "" }, { result.status, files.read(directory .. "/log") or "" })
     end)
 
     it("releases when --on-lost has ended", function()

@@ -32,22 +32,25 @@ end
 --- The descriptor of the keeper's end of the pipe.
 local KEEPER_FD = 9
 
---- The keeper. HUP is for zklock. Processes that --on-elected leaves behind have no end of the pipe.
-local KEEPER = ('trap "" HUP; /bin/sh -c "$1" %d>&- || exit; exec sleep infinity'):format(KEEPER_FD)
+--- The keeper. It tells the agent by a newline that --on-elected begins. HUP is for zklock. Processes that --on-elected leaves
+-- behind have no end of the pipe.
+local KEEPER = ('trap "" HUP; echo >&%d; /bin/sh -c "$1" %d>&- || exit; exec sleep infinity'):format(KEEPER_FD, KEEPER_FD)
 
---- The agent: waits for the end of the pipe, and runs a command with the variables that came by it; none if nothing came.
+--- The agent: waits for the end of the pipe, by which variables come, and a newline behind them when --on-elected begins. If it has
+-- begun, runs a command with these variables.
 local function serve(read_end, command, context)
     process.part()
     local parts = {}
     repeat
         parts[#parts + 1] = process.read(read_end) or ""
     until parts[#parts] == ""
-    local variables = {}
-    for variable in concat(parts):gmatch "[^%z]+" do
-        variables[#variables + 1] = variable
-    end
-    if not variables[1] then
+    local sent = concat(parts)
+    if not sent:find "%z\n$" then
         return 0
+    end
+    local variables = {}
+    for variable in sent:gmatch "([^%z]+)%z" do
+        variables[#variables + 1] = variable
     end
     local pid, message = process.spawn({ "/bin/sh", "-c", command }, variables, nil, {})
     if not pid then
@@ -110,7 +113,7 @@ function lead.run(arguments, context)
     local code = run.run_job(arguments, context, {
         pass = function(variables)
             local from = pipe
-            process.write(from, concat(variables, "\0"))
+            process.write(from, concat(variables, "\0") .. "\0")
             pipe = nil -- the caller closes it
             return { from = from, to = KEEPER_FD }
         end,

@@ -177,7 +177,10 @@ describe("zklock lock", function()
             return commands.run({ "who", "--json", path }).output:find('"holders":0', 1, true)
         end)
         script:tell ""
-        assert.equal(120, script:finish().status)
+        local result = script:finish()
+        assert.equal(120, result.status)
+        assert.equal("zklock: the lock " .. path .. " was lost", result.errors:match "^[^\n]*")
+        assert.equal(1, select(2, result.errors:gsub(" was lost\n", "")), result.errors)
     end)
 
     it("fails with 125 where another process than the shell would keep the lock, or nobody runs what it prints", function()

@@ -131,6 +131,11 @@ function Supervisor:has_members()
     return process.group_state(self.pid) == "alive"
 end
 
+--- The lock was lost, and --on-lost is warn.
+function Supervisor:warn()
+    self.say "the lock was lost; the command goes on"
+end
+
 -- Signals to the group --------------------------------------------------------------------------------------------------
 
 --- Sends a signal. A command with other rights (sudo) cannot be reached: the user is told once, and the lock is not released
@@ -188,7 +193,7 @@ local function check_lock(self)
     if self.on_lost == "warn" then
         if left <= 0 and not self.lost then
             lose(self)
-            self.say("the lock was lost; the command goes on")
+            self:warn()
         end
         return self.lost and huge or min(left, self.session_timeout / PUBLISHED)
     elseif left <= 0 then

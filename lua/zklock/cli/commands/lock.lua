@@ -61,6 +61,10 @@ function Keeper:has_members()
     return not is_over(self) and self.pid > 0 and process.group_runs(self.pid)
 end
 
+--- The end, which follows at once, says it.
+function Keeper.warn()
+end
+
 --- Acquires, tells the shell, and holds. Returns the exit code, which the shell sees if the lock was not acquired.
 local function hold(arguments, context, caller, guard)
     local deadline = arguments.wait and process.now() + arguments.wait or huge

@@ -51,6 +51,7 @@ specs=(
     python3-kazoo
     stunnel4 openssl binutils locales
     git curl prometheus
+    'zsh?' 'fish?'
     systemd
     # Ubuntu has it as a snap only.
     'chromium?'

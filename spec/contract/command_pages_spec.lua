@@ -5,6 +5,7 @@ local commands = require "spec.support.commands"
 local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local program = require "spec.support.program"
+local terminals = require "spec.support.terminal"
 
 --- Returns what zklock prints. Nothing here connects.
 local function output_of(...)
@@ -47,16 +48,72 @@ end)
 describe("the completion", function()
     after_each(fixture.clean)
 
-    it("names each subcommand, and is a script that bash accepts", function()
-        for _, shell in ipairs { "bash", "zsh", "fish" } do
+    --- Returns a file with the completion for a shell; nil: this system has no such shell.
+    local function completion_for(shell)
+        local file = commands.directory() .. "/completion"
+        files.write(file, output_of("completion", shell))
+        return select(2, cluster.run { "which", shell }) == 0 and file or nil
+    end
+
+    for _, shell in ipairs { "bash", "zsh", "fish" } do
+        it("names each subcommand, and is a script that is accepted by " .. shell, function()
             local script = output_of("completion", shell)
             for _, name in ipairs(subcommands()) do
-                assert.truthy(script:find("%f[%a]" .. name .. "%f[%A]"), shell .. " " .. name)
+                assert.truthy(script:find("%f[%a]" .. name .. "%f[%A]"), name)
             end
+            local file = completion_for(shell)
+            if not file then
+                return pending("needs " .. shell)
+            end
+            local output, status = cluster.run { shell, "-n", file }
+            assert.equal(0, status, output)
+        end)
+    end
+
+    it("completes values, files and the command behind --, and no path of a lock by a file, in zsh", function()
+        local file = completion_for "zsh"
+        if not file then
+            return pending "needs zsh"
         end
-        local file = commands.directory() .. "/completion"
-        files.write(file, output_of("completion", "bash"))
-        local output, status = cluster.run { "bash", "-n", file }
-        assert.equal(0, status, output)
+        local terminal = terminals.open { "zsh", "-f" }
+        terminal:type('cd ' .. commands.directory() .. ' && touch the-file && the-command() { }; autoload -Uz compinit')
+        terminal:type('compinit -u -D && eval "$(<' .. file .. ')" && print -P "%Bready%b"')
+        terminal:await "\nready"
+        for typed, completed in pairs {
+            ["zklock run --on-lost w"] = "--on-lost warn",
+            ["zklock run --tls-ca-file the-"] = "--tls-ca-file the-file",
+            ["zklock run /x --on-los"] = "/x --on-lost",
+            ["zklock run /x -- the-c"] = "/x -- the-command",
+            ["zklock dev -- cat the-"] = "-- cat the-file",
+            ["zklock who the-f"] = "zklock who the-f"
+        } do
+            terminal:key "C-u"
+            terminal:key(typed)
+            terminal:key "Tab"
+            terminal:key "."
+            terminal:await((completed:gsub("%p", "%%%0")) .. " ?%.")
+        end
+    end)
+
+    it("completes them in fish, too", function()
+        local file = completion_for "fish"
+        if not file then
+            return pending "needs fish"
+        end
+        local directory = commands.directory()
+        files.write(directory .. "/the-file", "")
+        local begin = "cd " .. directory .. "; source " .. file .. "; function the-command; end; complete -C "
+        for typed, completed in pairs {
+            ["zklock run --on-lost w"] = "warn",
+            ["zklock run --tls-ca-file the-"] = "the-file",
+            ["zklock run /x --on-los"] = "--on-lost",
+            ["zklock run /x -- the-c"] = "the-command",
+            ["zklock dev -- cat the-"] = "the-file",
+            ["zklock completion f"] = "fish",
+            ["zklock who the-f"] = ""
+        } do
+            local output = cluster.run { "env", "HOME=" .. directory, "fish", "-c", begin .. cluster.quote(typed) }
+            assert.equal(completed, output:match "^[^\t\n]*", typed)
+        end
     end)
 end)

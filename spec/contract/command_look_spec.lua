@@ -208,6 +208,9 @@ describe("zklock why", function()
         assert.truthy(lines:find("\n6 in the queue, in this order: waiter 1 (", 1, true), lines)
         assert.truthy(lines:find(", and 1 more.\n", 1, true), lines)
         assert.is_nil(lines:find("deadlock", 1, true))
+        local hint = "\nHow long the queue takes is known only from a log of holds, by --log: zklock watch --log FILE keeps one.\n"
+        assert.truthy(lines:find(hint, 1, true), lines)
+        assert.is_nil(output_of("why", "--below", top, "--log", "/dev/null", path):find("takes is known", 1, true))
     end)
 
     it("names programs that wait for each other, in sentences and as JSON", function()

@@ -16,6 +16,9 @@ local format, min = string.format, math.min
 --- How many holders, and how many waiters, are described.
 local MOST = 5
 
+--- In place of an estimate.
+local NO_LOG = "How long the queue takes is known only from a log of holds, by --log: zklock watch --log FILE keeps one."
+
 local why = { summary = "Say why a lock is not free: who holds it, and what the holder waits for." }
 
 function why.define(parser)
@@ -70,7 +73,7 @@ end
 --- Says how long the queue takes, by the holds in a log. Returns a sentence; nil: none is known.
 local function estimate(state, log)
     local history = History.new(os.time())
-    local torn = log and Log.read(log, state.path, function(record)
+    local torn = Log.read(log, state.path, function(record)
         if record.event == "left" then
             history:restore(record)
         end
@@ -111,8 +114,11 @@ local function explain(state, waits, deadlock, now, log)
     end
     sentences[#sentences + 1] = deadlock and format("A deadlock, unless one of them waits in a thread of its own: %s. One has " ..
         "to give up: end it, or ask it by zklock revoke.", Waits.describe(deadlock)) or nil
-    sentences[#sentences + 1] = describe_queue(state, now)
-    sentences[#sentences + 1] = not deadlock and estimate(state, log) or nil
+    local queue = describe_queue(state, now)
+    sentences[#sentences + 1] = queue
+    if queue and not deadlock then
+        sentences[#sentences + 1] = not log and NO_LOG or estimate(state, log)
+    end
     return sentences
 end
 

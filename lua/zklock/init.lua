@@ -6,6 +6,22 @@
 -- There are two kinds of failure. A caller's mistake (a wrong type, an unknown option, a bad path) raises at the caller's line.
 -- Everything else is returned as `nil, message, code`. The message is for people. The code, from a fixed set, is for programs.
 
+-- Lua 5.1 and LuaJIT mark a module that is being loaded, by a userdata, which LuaJIT takes for a number. If an error such as Ctrl-C
+-- interrupts that, the mark would stay, and the module could not be loaded again.
+local function unmark(name)
+    local kind = type(package.loaded[name])
+    if kind == "userdata" or kind == "number" then
+        package.loaded[name] = nil
+    end
+end
+
+unmark "zklock"
+for name in pairs(package.loaded) do
+    if name:find "^zklock%." then
+        unmark(name)
+    end
+end
+
 local core = require "zklock.core"
 local adapters = require "zklock.adapters"
 local Client = require "zklock.client"

@@ -410,3 +410,41 @@ describe("an error at any instruction of", function()
         end
     end)
 end)
+
+describe("an error while zklock is loaded", function()
+    local loaded = {}
+
+    local function unload()
+        for name in pairs(package.loaded) do
+            if (name == "zklock" or name:find "^zklock%.") and name ~= "zklock.core" then
+                package.loaded[name] = nil
+            end
+        end
+    end
+
+    before_each(function()
+        for name, module in pairs(package.loaded) do
+            loaded[name] = module
+        end
+    end)
+
+    after_each(function()
+        unload()
+        for name, module in pairs(loaded) do
+            package.loaded[name] = module
+        end
+    end)
+
+    -- The first instructions on Lua 5.1 and LuaJIT come before zklock can do anything.
+    it("does not prevent that it is loaded again", function()
+        local count, interrupted, ok = 40, 0
+        repeat
+            unload()
+            ok = interrupts.call(count, nil, require, "zklock")
+            interrupted = interrupted + (ok and 0 or 1)
+            assert.equal("table", type(require "zklock"))
+            count = count + 7
+        until ok
+        assert.is_true(interrupted > 100)
+    end)
+end)

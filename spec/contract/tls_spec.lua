@@ -145,6 +145,20 @@ describe("tls", function()
         assert.equal(1, client:stats().sessions)
     end)
 
+    spec("follows the hosts of the ensemble's configuration, at the port of the list", function()
+        local ensemble = fixture.remember(cluster.start { servers = 3 })
+        local front = tunnel("server", nil, nil, ensemble:address(1)).address
+        local log, given = {}, front:gsub("127.0.0.1", "localhost")
+        local client = connect({ server_name = NAME }, given, { follow = true, log = function(_, line)
+            log[#log + 1] = line
+        end })
+        fixture.pump_until(client, function()
+            return table.concat(log, "\n"):find(("the servers of the ensemble are '%s'"):format(front), 1, true)
+        end, 20)
+        assert.is_true(client:exists "/" ~= nil)
+        assert.equal(1, client:stats().connections)
+    end)
+
     spec("shows a certificate that is an identity in acls", function()
         local client = connect(nil, nil, { acl = "creator" })
         local lock = client:mutex "/closed"

@@ -1,8 +1,10 @@
 --- kinds: the kinds of locks that are measured, by the names that all contestants use.
 
+local core = require "zklock.core"
+
 local kinds = {}
 
---- In the order of the report. There are also "unawaited" and "linger", which other contestants do not have.
+--- In the order of the report. There are also "unawaited", "linger" and "thread", which other contestants do not have.
 kinds.all = { "mutex", "read", "write", "downgrade", "permit", "permits", "multi" }
 
 --- Names for the report.
@@ -53,6 +55,19 @@ local makers = {}
 function makers.mutex(client, path)
     return client:mutex(path)
 end
+
+--- For the option `wait` of the client of the kind "thread": while the program blocks, too, the I/O thread polls the server's
+-- socket.
+kinds.left_to_thread = {
+    name = "left to the I/O thread",
+    alone = true,
+    wait = function(client, _, seconds)
+        core.poll(client:pollfd(), math.min(seconds, 0.5))
+        return true
+    end,
+    wake = function() end
+}
+makers.thread = makers.mutex
 
 --- A mutex whose release does not wait for the server.
 function makers.unawaited(client, path)

@@ -11,6 +11,7 @@ local report = require "report"
 local targets = require "targets"
 
 local UNAWAITED, LINGER = "zklock, release not awaited", "zklock, linger"
+local THREAD = "zklock, its I/O thread polls"
 
 --- The contestants of a list that have that name; may be none.
 local function named(all, name)
@@ -54,7 +55,9 @@ local function cyclists(all)
     for _, contestant in ipairs(all) do
         table.insert(list, contestant)
         if contestant.name == "zklock" then
-            for _, variant in ipairs { { name = UNAWAITED, kind = "unawaited" }, { name = LINGER, kind = "linger" } } do
+            for _, variant in ipairs {
+                { name = UNAWAITED, kind = "unawaited" }, { name = LINGER, kind = "linger" }, { name = THREAD, kind = "thread" }
+            } do
                 table.insert(list, setmetatable(variant, { __index = contestant }))
             end
         end

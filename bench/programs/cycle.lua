@@ -13,7 +13,8 @@ local zklock = require "zklock"
 local floor = math.floor
 local servers, path, count = arg[1], arg[2], tonumber(arg[3])
 local certificates = os.getenv("BENCH_TLS")
-local client = assert(zklock.connect(servers, { session_timeout = 60, tls = certificates and {
+local wait = arg[4] == "thread" and kinds.left_to_thread or nil
+local client = assert(zklock.connect(servers, { session_timeout = 60, wait = wait, tls = certificates and {
     ca_file = certificates .. "/ca.pem", cert_file = certificates .. "/pair.pem", key_file = certificates .. "/pair.key",
     server_name = "zookeeper.example"
 } or nil }))

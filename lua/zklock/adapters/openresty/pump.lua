@@ -48,8 +48,11 @@ local NEXT_TURN = 0.001
 --- Milliseconds until a cosocket that has not connected gives up.
 local CONNECT_TIMEOUT = 5000
 
---- Milliseconds without a notification after which a pump checks whether the ticker runs. nginx may have dropped its timer.
-local WATCH = 2000
+--- Longer than a pump runs: milliseconds of a read.
+local NO_READ_TIMEOUT = 86400000
+
+--- Seconds between two checks whether the ticker runs. nginx may have dropped its timer.
+local WATCH = 2
 
 local WEAK_KEYS, WEAK_VALUES = { __mode = "k" }, { __mode = "v" }
 
@@ -189,7 +192,7 @@ local function connect(pump)
         return nil, not is_closed(client) and problem or nil
     end
     local socket = ngx.socket.tcp()
-    socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, WATCH)
+    socket:settimeouts(CONNECT_TIMEOUT, CONNECT_TIMEOUT, NO_READ_TIMEOUT)
     local connected
     connected, problem = socket:connect("unix:" .. (path == "" and "\0" or path))
     if client:desk().core:accept() and connected then
@@ -202,6 +205,14 @@ local function connect(pump)
     return nil, problem or "no connection"
 end
 
+--- The light thread that runs as long as a pump reads.
+local function watch_ticker()
+    while true do
+        ngx.sleep(WATCH)
+        ticker.attend()
+    end
+end
+
 --- Reads and pumps until the pump must stop.
 ---@return string? # why the pump cannot read
 local function read_and_pump(pump)
@@ -210,12 +221,9 @@ local function read_and_pump(pump)
         return problem
     end
     pump.broken, pump.pause = false, WAIT_WITHOUT_PUMP
-    local received, why
+    pump.watch = ngx.thread.spawn(watch_ticker)
     while turn(pump) do
-        received, why = socket:receiveany(1024)
-        if why == "timeout" then
-            ticker.attend()
-        elseif not received then
+        if not socket:receiveany(1024) then
             break
         end
     end
@@ -263,6 +271,10 @@ local function run_pump(_, pump, number)
     end
     pump.begun = true
     local ok, problem = pcall(read_and_pump, pump)
+    if pump.watch then
+        ngx.thread.kill(pump.watch)
+        pump.watch = nil
+    end
     pump.in_turn = false
     if problem then
         if pump.pause > LATE or not ok then

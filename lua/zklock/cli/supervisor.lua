@@ -32,6 +32,7 @@
 -- then. When the command stops, the wrapper takes the terminal back and stops its own group, so that the shell sees a stopped job.
 
 local acquire = require "zklock.cli.acquire"
+local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 
 local huge, max, min = math.huge, math.max, math.min
@@ -117,6 +118,28 @@ function Supervisor.new(settings)
         self[name] = value
     end
     return self
+end
+
+--- Makes the supervisor of what a subcommand runs under a lock. `settings`: those that only this subcommand has.
+function Supervisor.of(session, lock, guard, arguments, context, settings)
+    settings.lock, settings.client, settings.reload, settings.guard = lock, session.client, session.reload, guard
+    settings.signals, settings.term, settings.grace = context.signals, arguments.signal, arguments.kill_after
+    settings.on_lost, settings.max_hold = arguments.on_lost, arguments.max_hold
+    function settings.say(...)
+        context:warn(...)
+    end
+    return Supervisor.new(settings)
+end
+
+--- Starts the guardian, before the client has a thread, if a loss is to end what is supervised. Further arguments: process.guard's.
+---@return userdata|false|nil guard nil: it could not be started
+---@return number? exit in this case
+function Supervisor.guard_for(arguments, context, ...)
+    if arguments.on_lost ~= "stop" then
+        return false
+    end
+    local guard, problem = process.guard(arguments.signal, ...)
+    return guard, not guard and context:fail(codes.FAILED, "could not start the guardian: %s", problem) or nil
 end
 
 -- The command, which zklock.cli.commands.lock replaces by the shell -------------------------------------------------------

@@ -21,6 +21,7 @@ Waits.program_of = program_of
 local function is_waiting(contender)
     return not contender.holder and contender.mode ~= "lease"
 end
+Waits.is_waiting = is_waiting
 
 --- Returns the programs of a lock's contenders that `wanted` is true of, each once, in queue order.
 local function programs(state, wanted)

@@ -310,7 +310,6 @@ local function drop(self, lock)
     self.gone[#self.gone + 1] = { path = lock.path, revision = self.revision + 1 }
     self.touched = true
     if #self.gone > GONE then
-        self.gone_before = self.gone[1].revision
         local kept = {}
         for index = GONE / 2 + 1, #self.gone do
             kept[#kept + 1] = self.gone[index]

@@ -82,26 +82,14 @@ local function hold(arguments, context, caller, guard)
         session:close()
         return members
     end
-    local keeper = setmetatable(Supervisor.new {
-        lock = got,
-        client = session.client,
-        signals = context.signals,
-        reload = session.reload,
-        guard = guard,
-        term = arguments.signal,
-        grace = arguments.kill_after,
-        on_lost = arguments.on_lost,
-        max_hold = arguments.max_hold,
+    local keeper = setmetatable(Supervisor.of(session, got, guard, arguments, context, {
         is_revoked = function()
             return revoked and arguments.on_revoke == "stop"
-        end,
-        say = function(...)
-            context:warn(...)
         end,
         terminal = -1,
         pid = caller.group == caller.id and caller.id or -caller.id, -- negative: only that process
         watched = caller.fd
-    }, Keeper)
+    }), Keeper)
     if keeper:prepare() then
         local variables = acquire.environment(session, members, session.client:desk().identity)
         variables[#variables + 1] = "ZKLOCK_HOLDER=" .. shell.name_self()
@@ -132,13 +120,9 @@ local function serve(arguments, context, caller)
             error("the shell has ended", 0)
         end
     }
-    local guard = false
-    if arguments.on_lost == "stop" then
-        local problem
-        guard, problem = process.guard(arguments.signal, caller.id) -- before the client has a thread
-        if not guard then
-            return context:fail(codes.FAILED, "could not start the guardian: %s", problem)
-        end
+    local guard, exit = Supervisor.guard_for(arguments, context, caller.id)
+    if guard == nil then
+        return exit
     end
     local ok, code = pcall(hold, arguments, context, caller, guard)
     if guard then

@@ -154,25 +154,13 @@ local function supervise(session, lock, members, guard, arguments, context, stat
             return nil
         end
     end
-    local supervisor = Supervisor.new {
-        lock = lock,
-        client = session.client,
-        signals = context.signals,
-        reload = session.reload,
-        guard = guard,
-        term = arguments.signal,
-        grace = arguments.kill_after,
-        on_lost = arguments.on_lost,
-        max_hold = arguments.max_hold,
+    local supervisor = Supervisor.of(session, lock, guard, arguments, context, {
         beat = context.service and context.service.beat,
         is_revoked = function()
             return status.revoked and arguments.on_revoke == "stop"
         end,
-        lost_fd = write_end,
-        say = function(...)
-            context:warn(...)
-        end
-    }
+        lost_fd = write_end
+    })
     local environment = acquire.environment(session, members, status.identity)
     for _, name in ipairs(context.service and service.VARIABLES or {}) do
         environment[#environment + 1] = name
@@ -301,13 +289,9 @@ function run.run_job(arguments, context, job)
     if code then
         return code
     end
-    local guard = false
-    if arguments.on_lost == "stop" then
-        local problem
-        guard, problem = process.guard(arguments.signal) -- before the client has a thread
-        if not guard then
-            return context:fail(codes.FAILED, "could not start the guardian: %s", problem)
-        end
+    local guard, exit = Supervisor.guard_for(arguments, context)
+    if guard == nil then
+        return exit
     end
     context.service = not arguments.pass_notify and service.find(context.output.clean) or nil
     local status = { path = arguments.path, waited = 0, held = 0, revoked = false }

@@ -59,7 +59,7 @@ end
 local function describe_queue(state, now)
     local names = {}
     for _, contender in ipairs(state.contenders) do
-        if not contender.holder and contender.mode ~= "lease" then
+        if Waits.is_waiting(contender) then
             names[#names + 1] = format("%s (%s)", locks.identity(contender), locks.age(contender, now))
         end
     end

@@ -177,9 +177,9 @@ local function wait_among_others(self, deadline, decided, subject)
     end
 end
 
---- Runs a wait, and ends its registration in any case. A hundred thousand coroutines may wait, and the garbage collector walks all
--- their stacks at a time. So the frames that stay are few and small: Lua 5.4 gets by with a stack of 80 slots, after which it would
--- double it.
+--- Runs a wait, and ends its registration, also when the wait is closed. A hundred thousand coroutines may wait, and the garbage
+-- collector walks all their stacks at a time. So the frames that stay are few and small: Lua 5.4 gets by with a stack of 80 slots,
+-- after which it would double it.
 local function run(self, deadline, decided, subject)
     for _ in once, nil, nil, self do -- luacheck: ignore 512
         register(self, deadline, subject)
@@ -189,21 +189,21 @@ local function run(self, deadline, decided, subject)
     end
 end
 
-if not coroutine.close then
-    local run_protected = run
-
-    local function finish(self, ok, ...)
-        if ok then
-            return ...
-        end
-        Wait.__close(self)
-        error((...), 0)
+local function finish(self, ok, ...)
+    if ok then
+        return ...
     end
-
-    function run(self, ...)
-        return finish(self, call(run_protected, self, ...))
-    end
+    Wait.__close(self)
+    error((...), 0)
 end
+
+--- The same, protected: a coroutine that an error ends closes nothing.
+local function run_protected(self, ...)
+    return finish(self, call(run, self, ...))
+end
+
+--- For callers that are protected.
+local run_inside = coroutine.close and run or run_protected
 
 --- Waits until `decided(subject)` is true or the deadline has passed.
 ---@param client zklock.Client
@@ -212,10 +212,11 @@ end
 ---@param deadline number on core.now()'s clock; math.huge for none
 ---@param decided function only reads, and does not yield
 ---@param subject any passed to `decided`
+---@param protected? boolean the caller runs in a protected call
 ---@return boolean? # true: decided; false: the deadline passed; nil: the adapter cannot wait here
 ---@return string? message in the last case
 ---@return zklock.Code? code in the last case
-function wait.until_decided(client, handle, deadline, decided, subject)
+function wait.until_decided(client, handle, deadline, decided, subject, protected)
     if decided(subject) then
         return true
     end
@@ -224,7 +225,7 @@ function wait.until_decided(client, handle, deadline, decided, subject)
     if here.alone then
         return alone_until_decided(client, here, deadline, decided, subject)
     end
-    return run(new_wait(client, handle), deadline, decided, subject)
+    return (protected and run_inside or run_protected)(new_wait(client, handle), deadline, decided, subject)
 end
 
 --- Whether a wait here would block the whole program. Then only other processes can change anything meanwhile.

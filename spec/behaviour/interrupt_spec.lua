@@ -409,6 +409,27 @@ describe("an error at any instruction of", function()
             end)
         end
     end)
+
+    across_pcall("a wait in a coroutine that nothing protects leaves nothing", function()
+        local own = fixture.client { connect_timeout = 0, wait = { wake = function() end, wait = function(...)
+            if not loop.is_inside() then
+                return loop.wait(...)
+            end
+            coroutine.yield()
+            error("interrupted!", 0)
+        end } }
+        local forgotten
+        own:desk().adapter.forget = function(waiter)
+            forgotten = waiter
+        end
+        local thread = coroutine.create(own.get)
+        coroutine.resume(thread, own, fixture.path(), { timeout = 30 })
+        assert.truthy(next(own:desk().everybody))
+        assert.same({ false, "interrupted!" }, { coroutine.resume(thread) })
+        assert.truthy(forgotten)
+        assert.same({}, { next(own:desk().everybody) })
+        assert.same({}, { next(own:desk().by_handle) })
+    end)
 end)
 
 describe("an error while zklock is loaded", function()

@@ -316,7 +316,7 @@ local function attempt(hold, timeout, count, record)
             return got
         end
     elseif got == false then
-        got, message, code = wait.until_decided(lock._client, hold._acquisition:id(), deadline, decided, hold)
+        got, message, code = wait.until_decided(lock._client, hold._acquisition:id(), deadline, decided, hold, true)
         if got ~= nil then
             got, message, code = conclude(hold, timeout, record)
         end

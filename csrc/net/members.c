@@ -6,12 +6,14 @@
  *   server.N=HOST:PORT:PORT[:ROLE][|HOST:PORT:PORT[:ROLE]]…[;[HOST:]PORT]
  *
  * What is behind the first semicolon is for clients. A server without it has its port for clients in a file of its own, and listens
- * for clients at all its addresses, as one does whose address for clients is 0.0.0.0 or [::].
+ * for clients at all its addresses, as one does whose address for clients is 0.0.0.0 or [::]. A loopback address there is for
+ * clients without TLS on the server's machine, and says nothing of TLS.
  */
 #include "members.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -83,6 +85,19 @@ static bool is_host(slice host)
            strcmp(text, "0.0.0.0") != 0;
 }
 
+/* Returns whether the host is the machine that asks. */
+static bool is_loopback(slice host)
+{
+    char text[LONGEST_HOST + 1];
+    struct in6_addr address;
+    snprintf(text, sizeof text, "%.*s", (int)host.length, host.at);
+    if (*text == '[') {
+        text[host.length - 1] = '\0';
+        return inet_pton(AF_INET6, text + 1, &address) == 1 && IN6_IS_ADDR_LOOPBACK(&address);
+    }
+    return strncmp(text, "127.", 4) == 0 || strcmp(text, "localhost") == 0;
+}
+
 bool zkl_has_member(const char *servers, const char *server, size_t length)
 {
     while (*servers != '\0' && *servers != '/') {
@@ -139,7 +154,7 @@ static void add_line(member_list *list, slice line, const char *port)
         host = cut_host(&own_port);
     }
     slice wanted = port != NULL ? (slice){port, strlen(port)} : own_port;
-    if (is_host(host)) {
+    if (is_host(host) && (port == NULL || !is_loopback(host))) {
         add(list, host, wanted);
         return;
     }

@@ -38,6 +38,10 @@ static const row rows[] = {
     {"server.1=zk1:2888:3888:participant\nserver.2=zk2:2888:3888:participant\nversion=0", "", "zk1:2281,zk2:2281"},
     {"server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2381\nserver.2=zk2:1:2:participant;;0.0.0.0:2381",
      "zk1:2181", "zk1:2281,zk2:2281"},
+    /* clients without TLS are let in on the server's own machine only */
+    {"server.1=zk1:1:2;127.0.0.1:2181\nserver.2=zk2:1:2;localhost:2181\nserver.3=zk3:1:2;[0:0:0:0:0:0:0:1]:2181",
+     "127.0.0.1:2181,localhost:2181,[0:0:0:0:0:0:0:1]:2181", "zk1:2281,zk2:2281,zk3:2281"},
+    {"server.1=127.0.0.1:1:2;127.0.0.1:2181", "127.0.0.1:2181", "127.0.0.1:2281"},
     /* the same server twice, other lines, other line ends */
     {"server.1=zk1:1:2;2181\r\ngroup.1=1:2\nserver.2=zk1:3:4;2181 \n\nweight.1=1\nserver.3=zk3:1:2;2181",
      "zk1:2181,zk3:2181", "zk1:2281,zk3:2281"},

@@ -293,6 +293,21 @@ describe("the text for a bug report", function()
         assert.truthy(text:find("settings: connect timeout 10 s, acl creator, credentials, TLS, chroot", 1, true), text)
     end)
 
+    it("has no names of servers that only the configuration of the ensemble names, nor parts of paths with spaces", function()
+        local contender = {
+            node = "/the orders/leases/_c_9c1c5e21-2c14-4b3d-9a9b-0f5d3b7d6a10-lease-0000000001", identity = "web-1:7",
+            name = "_c_9c1c5e21-2c14-4b3d-9a9b-0f5d3b7d6a10-lease-0000000001", persistent = true
+        }
+        local text = report({
+            scratch = "/the shop", create_code = "no_auth",
+            session = { wished = 30, problem = "cannot connect to 'inner.example:2181,inner2:2181': Connection refused" },
+            states = { { path = "/the orders", kind = "semaphore", contenders = { contender }, others = {} } }
+        }, { servers = "a:1,b:1,c:1", connect_timeout = 10 })
+        for _, name in ipairs { "inner", "orders", "shop" } do
+            assert.is_nil(text:find(name, 1, true), text)
+        end
+    end)
+
     it("has all names, and no credential, if it is asked for them", function()
         local text = report(broken(), SETTINGS, true)
         assert.truthy(text:find("zk2:2181/tenant: connection refused, says zk1.example.com", 1, true), text)

@@ -72,7 +72,8 @@ function Mask:match(text, at, in_word)
         path = path:gsub("[.:]+$", "")
         return at + #path - 1, self:add_path(path)
     end
-    local address = text:match("^%d+%.%d+%.%d+%.%d+", at) or text:match("^%[[%x:.]+%]", at)
+    local address = text:match("^%d+%.%d+%.%d+%.%d+", at) or text:match("^%[[%x:.]+%]", at) or
+        text:match("^(%w[%w_.-]*):%d", at)
     if address then
         return at + #address - 1, self:add("host", address)
     end
@@ -103,6 +104,7 @@ local function new_mask(facts, settings, path)
     end
     mask:add("/path", settings.servers:match "/.*$")
     mask:add("/path", path)
+    mask:add("/path", facts.scratch)
     for _, name in ipairs { "ca_file", "ca_path", "cert_file", "key_file" } do
         mask:add("file", settings.tls and settings.tls[name])
     end
@@ -124,6 +126,7 @@ local function new_mask(facts, settings, path)
             mask:add("child", name)
         end
         for _, contender in ipairs(state.contenders) do
+            mask:add("/path", contender.node:match "^(.*)/")
             mask:add("client", contender.identity)
             mask:add("host", host_of(contender.address))
         end

@@ -192,7 +192,8 @@ static void disarm_user_watch(zkl_user_watch *watch)
 {
     zkl_operations *operations = watch->operations;
     if (user_watch_is_wanted(operations, watch->path, watch->children) ||
-        zkl_watch_wanted(&operations->session->watches, watch->path, watch->children)) {
+        zkl_watch_wanted(&operations->session->watches, watch->path, watch->children) ||
+        zkl_configuration_watched(operations->wire, watch->path, watch->children)) {
         set_cleaning(watch, false);
         return;
     }

@@ -6,6 +6,8 @@
  */
 #include "configuration.h"
 
+#include <string.h>
+
 static void read_configuration(zkl_configuration *configuration);
 
 static void on_changed(zhandle_t *handle, int type, int state, const char *path, void *context)
@@ -61,3 +63,8 @@ static void on_retry(void *owner)
 }
 
 const zkl_session_listener zkl_configuration_listener = {.ready = on_ready, .retry = on_retry};
+
+bool zkl_configuration_watched(const zkl_wire *wire, const char *path, bool children)
+{
+    return wire->host.configured != NULL && !children && wire->chroot_length == 0 && strcmp(path, ZOO_CONFIG_NODE) == 0;
+}

@@ -15,4 +15,7 @@ typedef struct {
 /* What the session calls, if the host wants the configuration (zkl_session_host.configured). The owner is the zkl_configuration. */
 extern const zkl_session_listener zkl_configuration_listener;
 
+/* Whether it is watched by the session, so that no other watch on this node may be removed: the removal would take this one too. */
+bool zkl_configuration_watched(const zkl_wire *wire, const char *path, bool children);
+
 #endif

@@ -91,6 +91,17 @@ describe("a client that follows the configuration of the servers", function()
         assert.equal(1, client:stats().connections)
     end)
 
+    it("goes on following when the program cancels a watch of its own on the configuration", function()
+        servers:configure { 1, 2 }
+        local client, log = open(servers:address(1))
+        await(client, log, "the servers of the ensemble are", 1)
+        local _, _, watch = client:get("/zookeeper/config", { watch = true })
+        watch:cancel()
+        assert(client:exists "/")
+        servers:configure { 1, 2, 3 }
+        await(client, log, "the servers of the ensemble are", 2)
+    end)
+
     it("returns to its own list if no server that it follows can be reached", function()
         servers:configure({ 1, 2, 3 }, not is_virtual and "server.9=127.0.0.1:1:2:observer;127.0.0.1:3" or nil)
         if is_virtual then -- real servers must serve to be members

@@ -127,12 +127,13 @@ function Semaphore:resize(permits, timeout)
             return true
         elseif code == "no_node" and request[1] == set and part == 2 then
             request = { kind = "multi", set, make_mark } -- for the first time
+        elseif code == "no_node" and request[1] == set then
+            request = { kind = "multi", { kind = "create", path = leases, data = data, acl = acl }, make_mark }
         elseif code == "no_node" then
             done, message, code = make_directory(self, self:path(), deadline, seconds)
             if not done then
                 return nil, message, code
             end
-            request = { kind = "multi", { kind = "create", path = leases, data = data, acl = acl }, make_mark }
         elseif code == "node_exists" then
             request = { kind = "multi", set, unmark, make_mark } -- somebody was quicker
         else

@@ -130,6 +130,7 @@ describe("the number of a resize", function()
         assert(fixture.semaphore(base .. "/open/acquired", 1):acquire(20))
         assert.is_true(fixture.semaphore(base .. "/open/not/there", 1):resize(2))
         take(base .. "/open/not/there", 1, 2)
+        assert.is_true(fixture.semaphore(base .. "/open", 1):resize(2))
         assert.equal("no_auth", (select(3, fixture.semaphore(base .. "/not/there", 1):resize(2))))
     end)
 

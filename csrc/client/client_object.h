@@ -136,7 +136,7 @@ short zkl_client_arrived(zkl_client *client, const struct pollfd *polled, const 
  */
 void zkl_client_read(zkl_client *client, short revents);
 /*
- * engine_mutex held. Ends a turn that has nothing else to do: sends what was held back and publishes what changed. `silently`: no
+ * engine_mutex held. Ends a turn, or a call that may have sent something: sends what is corked, and publishes what changed. `silently`: no
  * byte is written for notifications.
  */
 void zkl_client_end_turn(zkl_client *client, bool silently);

@@ -161,9 +161,9 @@ struct pollfd zkl_client_link_poll(const zkl_client *client)
     return client->tls_link != NULL ? zkl_tls_link_poll(client->tls_link) : (struct pollfd){.fd = -1};
 }
 
-/* Does what ends each turn, and each call that may have sent something. */
-static void finish_turn(zkl_client *client, bool silently)
+void zkl_client_end_turn(zkl_client *client, bool silently)
 {
+    uncork(client);
     zkl_handles_reap(&client->desk);
     if (zkl_handles_flushing(&client->desk)) {
         /* A flush's answer says that nothing is left, so the figures must show that before it. */
@@ -173,12 +173,6 @@ static void finish_turn(zkl_client *client, bool silently)
         }
     }
     zkl_client_publish(client, silently);
-}
-
-void zkl_client_end_turn(zkl_client *client, bool silently)
-{
-    uncork(client);
-    finish_turn(client, silently);
 }
 
 /* Takes the servers that were set. Returns whether the connection must be ended: its server is not one of them. I/O thread. */

@@ -99,7 +99,7 @@ char *zkl_servers_take(zkl_client *client)
     pthread_mutex_lock(&client->desk.mutex);
     const char *first = servers->followed != NULL ? servers->followed : "";
     char *taken = servers->changed ? join(first, servers->given) : NULL;
-    servers->changed = false;
+    servers->changed = servers->changed && taken == NULL; /* memory is short: the next turn tries again */
     pthread_mutex_unlock(&client->desk.mutex);
     return taken;
 }
@@ -134,10 +134,11 @@ static bool follow(zkl_client *client, char *servers)
     return true;
 }
 
-/* Returns the port of the first server: with TLS all have the same. */
-static void first_port(zkl_client *client, char port[sizeof "65535"])
+/* Returns the port of the first server, with TLS all have the same, and whether one of the own servers is on this machine. */
+static void read_given(zkl_client *client, char port[sizeof "65535"], bool *local)
 {
     pthread_mutex_lock(&client->desk.mutex);
+    *local = zkl_has_loopback(client->servers.given);
     size_t end = strcspn(client->servers.given, ",/");
     size_t begin = end;
     while (begin > 0 && client->servers.given[begin - 1] != ':') {
@@ -168,8 +169,9 @@ void zkl_client_configured(void *context, int rc, const char *configuration, int
         return;
     }
     char port[sizeof "65535"];
-    first_port(client, port);
-    char *servers = zkl_members(configuration, length, client->tls_link != NULL ? port : NULL);
+    bool local;
+    read_given(client, port, &local);
+    char *servers = zkl_members(configuration, length, client->tls_link != NULL ? port : NULL, local);
     char *shuffled = servers != NULL && *servers != '\0' ? zkl_shuffle_servers(servers) : NULL;
     if (servers != NULL && *servers == '\0') {
         tell(client, client->tls_link != NULL ? "it names no servers" : "it names no ports for clients");

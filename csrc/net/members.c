@@ -91,7 +91,7 @@ static bool is_loopback(slice host)
     char text[LONGEST_HOST + 1];
     struct in6_addr address;
     snprintf(text, sizeof text, "%.*s", (int)host.length, host.at);
-    if (*text == '[') {
+    if (*text == '[' && host.length < sizeof text) {
         text[host.length - 1] = '\0';
         return inet_pton(AF_INET6, text + 1, &address) == 1 && IN6_IS_ADDR_LOOPBACK(&address);
     }
@@ -115,12 +115,13 @@ typedef struct {
     char *text; /* There is room for MOST_MEMBERS. */
     size_t length;
     int32_t count;
+    bool local; /* as in zkl_members */
 } member_list;
 
 /* Appends the server, unless it is in the list, or clients cannot connect to it. */
 static void add(member_list *list, slice host, slice port)
 {
-    if (list->count == MOST_MEMBERS || !is_host(host) || !is_port(port)) {
+    if (list->count == MOST_MEMBERS || !is_host(host) || !is_port(port) || (is_loopback(host) && !list->local)) {
         return;
     }
     char *server = list->text + list->length + 1;
@@ -164,10 +165,22 @@ static void add_line(member_list *list, slice line, const char *port)
     }
 }
 
-char *zkl_members(const char *configuration, int32_t length, const char *port)
+bool zkl_has_loopback(const char *servers)
+{
+    slice rest = {servers, strcspn(servers, "/")};
+    while (rest.length > 0) {
+        slice server = cut(&rest, ',');
+        if (is_loopback(cut_host(&server))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+char *zkl_members(const char *configuration, int32_t length, const char *port, bool local)
 {
     slice rest = {configuration, length > 0 ? (size_t)length : 0};
-    member_list list = {.text = zkl_alloc(rest.length + MOST_MEMBERS * (sizeof ",:65535" - 1) + 2)};
+    member_list list = {.text = zkl_alloc(rest.length + MOST_MEMBERS * (sizeof ",:65535" - 1) + 2), .local = local};
     while (list.text != NULL && rest.length > 0) {
         add_line(&list, cut(&rest, '\n'), port);
     }

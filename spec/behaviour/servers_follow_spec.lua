@@ -103,12 +103,14 @@ describe("a client that follows the configuration of the servers", function()
     end)
 
     it("returns to its own list if no server that it follows can be reached", function()
-        servers:configure({ 1, 2, 3 }, not is_virtual and "server.9=127.0.0.1:1:2:observer;127.0.0.1:3" or nil)
+        local dead = is_virtual and "10.0.0.9" or "127.0.0.1"
+        local line = ("server.9=%s:1:2:observer;%s:3"):format(dead, dead)
+        servers:configure({ 1, 2, 3 }, not is_virtual and line or nil)
         if is_virtual then -- real servers must serve to be members
-            servers:configure({}, "server.7=10.0.0.7:1:2:participant;2181\nserver.9=127.0.0.1:1:2:observer;127.0.0.1:3")
+            servers:configure({}, "server.7=10.0.0.7:1:2:participant;2181\n" .. line)
         end
         local client, log = open(servers:address(1))
-        await(client, log, "127.0.0.1:3", 1)
+        await(client, log, dead .. ":3", 1)
         local lock = client:mutex("/lock")
         assert(lock:acquire(20))
         local token = lock:token()

@@ -56,12 +56,12 @@ static const row rows[] = {
 #define ROWS ((int)(sizeof rows / sizeof *rows))
 
 /* In a block of its exact size, so that the address sanitizer sees each byte that is read behind it. */
-static char *members(const char *configuration, size_t length, const char *port)
+static char *members(const char *configuration, size_t length, const char *port, bool local)
 {
     char *copy = malloc(length > 0 ? length : 1);
     assert_non_null(copy);
     memcpy(copy, configuration, length);
-    char *servers = zkl_members(copy, (int32_t)length, port);
+    char *servers = zkl_members(copy, (int32_t)length, port, local);
     assert_non_null(servers);
     free(copy);
     return servers;
@@ -69,7 +69,7 @@ static char *members(const char *configuration, size_t length, const char *port)
 
 static void check(const row *each, const char *port, const char *expected)
 {
-    char *servers = members(each->configuration, strlen(each->configuration), port);
+    char *servers = members(each->configuration, strlen(each->configuration), port, true);
     assert_string_equal(servers, expected);
     zkl_free(servers);
 }
@@ -89,7 +89,7 @@ static void reads_what_is_cut_off(void **state)
     (void)state;
     for (int i = 0; i < ROWS; i++) {
         for (size_t length = strlen(rows[i].configuration); length-- > 0;) {
-            char *servers = members(rows[i].configuration, length, length % 2 == 0 ? "2281" : NULL);
+            char *servers = members(rows[i].configuration, length, length % 2 == 0 ? "2281" : NULL, length % 3 != 0);
             for (const char *at = servers; *at != '\0';) {
                 size_t here = strcspn(at, ",");
                 const char *rest = at[here] == ',' ? at + here + 1 : "";
@@ -112,10 +112,29 @@ static void bounds_their_number(void **state)
     for (int i = 1; i <= 600; i++) {
         length += (size_t)snprintf(text + length, sizeof text - length, "server.%d=h%d:1:2;65535\n", i, i);
     }
-    char *servers = members(text, length, NULL);
+    char *servers = members(text, length, NULL, true);
     const char *last = strrchr(servers, ',');
     assert_string_equal(last, ",h255:65535");
     zkl_free(servers);
+}
+
+/* On the machine of the client there may be a server of another ensemble. */
+static void leaves_out_the_own_machine(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "server.1=zk1:1:2;127.0.0.1:2181\nserver.2=zk2:1:2;localhost:2181\n"
+        "server.3=zk3:1:2;[0:0:0:0:0:0:0:1]:2181\nserver.4=zk4:1:2;2181\nserver.5=[::1]:1:2;2181";
+    char *servers = members(text, sizeof text - 1, NULL, false);
+    assert_string_equal(servers, "zk4:2181");
+    zkl_free(servers);
+    servers = members(text, sizeof text - 1, "2281", false);
+    assert_string_equal(servers, "zk1:2281,zk2:2281,zk3:2281,zk4:2281");
+    zkl_free(servers);
+    assert_true(zkl_has_loopback("zk1:2181,127.0.0.1:2182"));
+    assert_true(zkl_has_loopback("localhost:2181/root"));
+    assert_true(zkl_has_loopback("zk1:2181,[::1]:2181"));
+    assert_false(zkl_has_loopback("zk1:2181,zk2:2181/localhost"));
 }
 
 static void finds_members(void **state)
@@ -132,9 +151,8 @@ static void finds_members(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_the_servers),
-        cmocka_unit_test(reads_what_is_cut_off),
-        cmocka_unit_test(bounds_their_number),
+        cmocka_unit_test(names_the_servers),   cmocka_unit_test(reads_what_is_cut_off),
+        cmocka_unit_test(bounds_their_number), cmocka_unit_test(leaves_out_the_own_machine),
         cmocka_unit_test(finds_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,6 @@ openresty.request, openresty.owner = running.request, running.request
 
 openresty.attach, openresty.detach, openresty.attend, openresty.wake = pumping.attach, pumping.detach, attend, pumping.wake
 
-
 openresty.bind, openresty.keep, openresty.enclose = holds.bind, holds.keep, holds.enclose
 
 --- Called before a client is opened. Refuses to do so in the master process, because the client would not work in the workers.

@@ -136,8 +136,8 @@ short zkl_client_arrived(zkl_client *client, const struct pollfd *polled, const 
  */
 void zkl_client_read(zkl_client *client, short revents);
 /*
- * engine_mutex held. Ends a turn, or a call that may have sent something: sends what is corked, and publishes what changed. `silently`: no
- * byte is written for notifications.
+ * engine_mutex held. Ends a turn, or a call that may have sent something: sends what is corked, and publishes what changed.
+ * `silently`: no byte is written for notifications.
  */
 void zkl_client_end_turn(zkl_client *client, bool silently);
 /* The engine's callbacks `sending` and `sent` (zkl_host); `context` is the client. */

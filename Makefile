@@ -176,8 +176,8 @@ deb: ## the Debian packages lua-zklock and zklock: build/deb/*.deb
 	@tools/deb.sh
 
 install: ## PREFIX=/usr/local LUA_VERSION=5.4 (or luajit), DESTDIR
-	@$(LUA) -e 'require "argparse"' 2>/dev/null || { echo "make install needs $(LUA), and its module argparse (Debian: lua-argparse)" >&2; exit 1; }
 	@tools/build.sh $(LUA_VERSION)-release
+	@$(LUA) -e 'require "argparse"' 2>/dev/null || { echo "make install needs $(LUA), and its module argparse (Debian: lua-argparse)" >&2; exit 1; }
 	install -d $(DESTDIR)$(LIBDIR)/zklock
 	install -m 755 build/$(LUA_VERSION)-release/zklock/core.so $(DESTDIR)$(LIBDIR)/zklock/core.so
 	install -m 755 build/$(LUA_VERSION)-release/zklock/process.so $(DESTDIR)$(LIBDIR)/zklock/process.so

@@ -218,7 +218,7 @@ static void tls_closed(void *context)
 static bool make_connector(zkl_client *client, const zkl_client_options *options, const char *servers, char *message)
 {
     uint64_t random;
-    zkl_fill_random(&random, sizeof random);
+    zkl_random(&random, sizeof random);
     client->connector =
         zkl_connector_new(servers, options->session_timeout_ms, random, zkl_log_add, &client->log, message);
     client->log.connector = client->connector;
@@ -289,7 +289,7 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options, c
         .session.auth_count = options->auth_count,
         .session.zookeeper_log = zkl_zookeeper_log,
     };
-    zkl_fill_random(config.random, sizeof config.random);
+    zkl_random(config.random, sizeof config.random);
     const zkl_host host = {
         .session.context = client,
         .acquisition_changed = zkl_handle_acquisition_changed,

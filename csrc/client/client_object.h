@@ -74,13 +74,12 @@ typedef struct {
     int32_t timeout_ms; /* the negotiated session timeout; 0 before the first session */
 } zkl_published;
 
-/* Which servers the connector is to use. Connection strings, shuffled. */
+/* Which servers the connector is to use. Connection strings, shuffled. desk.mutex, but for `told`. */
 typedef struct {
-    char *given; /* desk.mutex: the program has named these. */
-    char *
-        followed; /* desk.mutex: the ensemble's configuration, as it was read since then, names these; NULL: it was not read. */
-    bool changed; /* desk.mutex: the I/O thread has not taken the latest ones. */
-    bool told;    /* engine_mutex: that the configuration names no servers, or cannot be read */
+    char *given;    /* The program has named these. */
+    char *followed; /* The ensemble's configuration, read since then, names these. NULL: it was not read. */
+    bool changed;   /* The I/O thread has not taken the latest ones. */
+    bool told;      /* engine_mutex: that the configuration names no servers, or cannot be read */
 } zkl_servers;
 
 struct zkl_client {
@@ -105,8 +104,6 @@ static inline zkl_client *zkl_client_of(const zkl_desk *desk)
 
 /* --- servers.c ----------------------------------------------------------------------------------------------------- */
 
-/* Any thread. All bytes: the names of nodes must be unique. */
-void zkl_fill_random(void *bytes, size_t size);
 /* Any thread. Copies a connection string with its servers in random order, so that clients spread over them. NULL: no memory. */
 char *zkl_shuffle_servers(const char *servers);
 /* The engine's callback `configured` (zkl_session_host), of a client that follows the configuration; `context` is the client. */

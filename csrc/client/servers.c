@@ -3,26 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
-
-/* A kernel before 3.17, or a filter of system calls, knows no getrandom. */
-void zkl_fill_random(void *bytes, size_t size)
-{
-    static _Atomic uint64_t times;
-    if (getrandom(bytes, size, 0) == (ssize_t)size) {
-        return;
-    }
-    uint64_t state = (uint64_t)zkl_clock() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)bytes ^
-                     atomic_fetch_add(&times, 1) << 48;
-    for (size_t at = 0; at < size; at += sizeof state) {
-        uint64_t mixed = state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
-        mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-        mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-        mixed ^= mixed >> 31;
-        memcpy((char *)bytes + at, &mixed, size - at < sizeof mixed ? size - at : sizeof mixed);
-    }
-}
 
 char *zkl_shuffle_servers(const char *servers)
 {
@@ -44,7 +24,7 @@ char *zkl_shuffle_servers(const char *servers)
     }
     for (uint32_t i = count - 1; i > 0; i--) {
         uint32_t random;
-        zkl_fill_random(&random, sizeof random);
+        zkl_random(&random, sizeof random);
         uint32_t j = random % (i + 1);
         const char *server = all[i];
         size_t length = lengths[i];

@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/random.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +23,24 @@ int64_t zkl_clock(void)
 #endif
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * ZKL_SECOND + now.tv_nsec;
+}
+
+/* A kernel before 3.17, or a filter of system calls, knows no getrandom. */
+void zkl_random(void *bytes, size_t size)
+{
+    static _Atomic uint64_t times;
+    if (getrandom(bytes, size, 0) == (ssize_t)size) {
+        return;
+    }
+    uint64_t state = (uint64_t)zkl_clock() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)bytes ^
+                     atomic_fetch_add(&times, 1) << 48;
+    for (size_t at = 0; at < size; at += sizeof state) {
+        uint64_t mixed = state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+        mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+        mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+        mixed ^= mixed >> 31;
+        memcpy((char *)bytes + at, &mixed, size - at < sizeof mixed ? size - at : sizeof mixed);
+    }
 }
 
 int zkl_poll_timeout(int64_t until, int64_t now)

@@ -1,17 +1,20 @@
 /*
- * os: what the clients need of the system: the clock of leases, pipes that wake a thread or make a descriptor readable, a timer that
- * wakes a thread out of its poll, and threads. Knows no ZooKeeper. All instants and durations are nanoseconds. Any thread may call all
- * functions but those of alarms.
+ * os: what the clients need of the system: the clock of leases, random bytes, pipes that wake a thread or make a descriptor readable, a
+ * timer that wakes a thread out of its poll, and threads. Knows no ZooKeeper. All instants and durations are nanoseconds. Any thread may
+ * call all functions but those of alarms.
  */
 #ifndef ZKLOCK_OS_H
 #define ZKLOCK_OS_H
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The clock of leases. It counts while the machine is suspended if the system has such a clock. */
 int64_t zkl_clock(void);
+/* Fills all bytes: the names of nodes must be unique. */
+void zkl_random(void *bytes, size_t size);
 /*
  * Returns the timeout for poll, in milliseconds, from the instant `now` until the instant `until`: -1 for ZKL_NEVER, 0 if that
  * instant is over, 60000 at most.

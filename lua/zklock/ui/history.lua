@@ -17,6 +17,7 @@
 -- contender that comes and goes between two readings has no lane, but counts as a grant.
 
 local core = require "zklock.core"
+local Waits = require "zklock.inspect.waits"
 
 local abs, time = math.abs, os.time
 local floor, max, min = math.floor, math.max, math.min
@@ -298,7 +299,7 @@ function History:expect(state)
     local median, expected, turns, last = quantiles(self.holds).p50, {}, 0, nil
     local together = state.kind == "semaphore" and max(1, state.limit or state.holders) or 1
     for _, contender in ipairs(median and state.contenders or {}) do
-        if not contender.holder and contender.mode ~= "lease" then
+        if Waits.is_waiting(contender) then
             if contender.mode ~= "shared" or last ~= "shared" then -- readers next to each other hold at the same time
                 turns = turns + 1
             end

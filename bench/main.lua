@@ -15,7 +15,7 @@ local settings = { quick = false, rounds = nil, clients = nil, write = false, se
 local wanted = {}
 
 local function number_of(word, what)
-    return assert(math.tointeger(tonumber(word)), what .. " wants a number")
+    return (assert(math.tointeger(tonumber(word)), what .. " wants a number"))
 end
 
 local index = 1

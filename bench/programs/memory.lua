@@ -1,9 +1,9 @@
---- memory: opens COUNT clients, or makes COUNT acquisitions of one client, and prints what each costs.
+--- memory: opens COUNT clients, makes COUNT lock objects, or COUNT acquisitions of one client, and prints what each costs.
 --
 -- `c` is the memory that zklock has allocated in C, `lua` is Lua's memory, coroutines of the waits included, `resident` is the
 -- growth of the process, in bytes; `threads` and `fds` are counts.
 --
--- Usage: memory.lua SERVERS clients|one-path|many-paths|granted COUNT
+-- Usage: memory.lua SERVERS clients|locks|one-lock|many-paths|granted COUNT
 
 local core = require "zklock.core"
 local fibers = require "fibers"
@@ -54,13 +54,13 @@ local function print_growth(before)
 end
 
 local function path_of(index)
-    return mode == "one-path" and "/bench-memory" or "/bench-memory-" .. index
+    return mode == "one-lock" and "/bench-memory" or "/bench-memory-" .. index
 end
 
 --- Acquires `count` locks, or begins to wait for them, and keeps them until the process ends.
 local function acquire_all(client, kept, settled)
     for index = 1, count do
-        kept[index] = client:mutex(path_of(index))
+        kept[index] = mode == "one-lock" and kept[index - 1] or client:mutex(path_of(index))
         fibers.start(function()
             local _, _, code = kept[index]:acquire()
             assert(code == nil or code == "closed", code)
@@ -84,16 +84,19 @@ end
 
 local function measure()
     local kept = { first = connect() } -- its cost includes what all share
-    if mode == "clients" then
+    local made = { clients = connect, locks = function(index)
+        return kept.first:mutex(path_of(index))
+    end }
+    if made[mode] then
         local before = now()
         for index = 1, count do
-            kept[index] = connect()
+            kept[index] = made[mode](index)
         end
         print_growth(before)
         os.exit(true, false)
     end
     local holder, client = connect(), connect()
-    if mode == "one-path" then
+    if mode == "one-lock" then
         kept.held = holder:mutex(path_of(1))
         assert(kept.held:acquire())
     elseif mode == "many-paths" then

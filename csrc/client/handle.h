@@ -103,8 +103,8 @@ struct zkl_handle {
     bool sharing;          /* it waits for another acquisition of this client, and will share its node */
 
     /* The owner's thread */
-    LIST_ENTRY(zkl_handle) in_group;
     bool grouped; /* it is in a group */
+    LIST_ENTRY(zkl_handle) in_group;
 };
 
 /* Returns a new handle with one reference, NULL if there is no memory. */

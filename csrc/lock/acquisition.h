@@ -27,10 +27,10 @@ struct zkl_acquisition {
     int64_t granted_at;
     int64_t hold_until; /* in locks->holds if not ZKL_NEVER */
     zkl_token token;
-    zkl_acquisition_phase phase;
-    zkl_code code;
     uint64_t serial; /* of a semaphore: the latest of its nodes' numbers (zkl_entry_next_serial) */
+    zkl_code code;
     int32_t revocations;
+    zkl_acquisition_phase phase : 8;
     bool try_only;
     bool optimistic;
     bool forgotten;

@@ -214,12 +214,13 @@ end
 -- The pump
 -- -------------------------------------------------------------------------------------------------------------------
 
---- Runs the callbacks that are due and wakes the waiters for whatever has changed. Does not wait. A program that holds a lock
--- for long without waiting for anything must call it now and then, so that on_lost, on("state") and log are called. Event loops
--- call it when pollfd() is readable.
+--- Runs the callbacks that are due, a hundred at most, and wakes the waiters for whatever has changed. Does not wait. A program
+-- that holds a lock for long without waiting for anything must call it now and then, so that on_lost, on("state") and log are
+-- called. Event loops call it when pollfd() is readable; it stays readable as long as there are more.
+---@return boolean more whether more may be due
 function Client:pump()
     check_self(self, "pump")
-    wait.pump(self)
+    return wait.pump(self)
 end
 
 --- The fd that is readable while pump has something to do, for event loops. Do not read, write or close it.
@@ -264,7 +265,7 @@ end
 
 --- Calls one of the program's callbacks. Its error is reported.
 local function run_protected(self, what, fn, ...)
-    local ok, problem = pcall(fn, ...)
+    local ok, problem = wait.call_back(fn, ...)
     if not ok then
         self:report(format("the callback %s raised: %s", what, report.text_of(problem)))
     end
@@ -504,7 +505,7 @@ function Client:close(timeout)
     elseif not closed then
         return nil, format("the client is still closing after %g s", seconds), "timeout"
     end
-    wait.pump(self)
+    while wait.pump(self) do end -- luacheck: ignore 542
     if not self._joined then
         self._joined = true
         self._desk.core:join()

@@ -40,6 +40,6 @@ return function(core, servers, adapter, settings)
         overdue = {},                              -- second that a sweep has found with waiters behind it -> when it first did
         threads = setmetatable({}, WEAK_BOTH),     -- on PUC Lua 5.1: waiters and acquisitions -> their coroutines
         sweep_due = 0,                             -- when the next sweep is due
-        missed = false                             -- whether an error has kept a pump from passing on notifications
+        missed = false                             -- whether notifications were taken from C and not passed on
     }
 end

@@ -398,29 +398,74 @@ function wait.tell_calls(set)
     end
 end
 
---- The part of pump that runs protected. `missed`: notifications may have been taken from C and not passed on.
-local function pass_on(client, missed)
-    local desk = client:desk()
-    local core_client = desk.core
-    local handle, changed = core_client:next()
-    while handle do
+--- How many notifications one pump passes on. The next pump has the rest, so that an event loop does other work in between, and a
+-- pump returns although its callbacks ask for more.
+local AT_ONCE = 100
+
+--- How many callbacks may run inside one another. Each that waits, and so pumps, may run another one; Lua's stack of C calls has
+-- room for some 90.
+local DEEPEST = 8
+
+--- The coroutine, or MAIN -> how many callbacks run in it, one inside another.
+local depths = setmetatable({}, { __mode = "k" })
+local MAIN = "main"
+
+local function leave(thread, depth, ...)
+    depths[thread] = depth > 0 and depth or nil
+    return ...
+end
+
+--- Calls one of the program's callbacks, protected.
+---@return boolean ok
+---@return any ... what it has returned, or raised
+function wait.call_back(fn, ...)
+    local thread = coroutine.running() or MAIN
+    local depth = depths[thread] or 0
+    depths[thread] = depth + 1
+    return leave(thread, depth, pcall(fn, ...))
+end
+
+local function is_deep()
+    return next(depths) ~= nil and (depths[coroutine.running() or MAIN] or 0) >= DEEPEST
+end
+
+--- Passes on notifications of handles, AT_ONCE at most. `wakes_only`: no callback runs; `desk.missed` tells a later pump.
+---@return boolean more whether there may be more of them
+---@return boolean changed whether the state or the log may have changed
+local function pass_on_handles(desk, wakes_only)
+    for _ = 1, AT_ONCE do
+        local handle, changed = desk.core:next()
+        if not handle then
+            desk.missed = desk.missed or wakes_only and changed
+            return false, changed
+        end
         local waiter, observer = desk.by_handle[handle], desk.observers[handle]
         if waiter then
             desk.adapter.wake(waiter)
         end
-        if observer then
+        if wakes_only then
+            desk.missed = true
+        elseif observer then
             observer:handle_changed()
         end
-        handle, changed = core_client:next()
     end
-    if missed then
-        tell_observers(desk)
-    end
+    return true, true
+end
+
+--- The part of pump that runs protected.
+local function pass_on(client)
+    local desk = client:desk()
+    local more, changed = pass_on_handles(desk, false)
     sweep_if_due(client)
-    if changed or missed then
+    while changed or desk.missed do -- a pump inside a callback may miss some
+        if desk.missed then
+            desk.missed = false
+            tell_observers(desk)
+        end
+        changed = false
         client:drain_log()
         if client:state_changed() then
-            if core_client:state() then
+            if desk.core:state() then
                 wait.wake_without_handle(client)
             else
                 wait.wake_everybody(client) -- after a fork no handle notifies
@@ -428,21 +473,25 @@ local function pass_on(client, missed)
             wait.tell_calls(desk.calls) -- no notifications of their own may come
         end
     end
+    return more
 end
 
---- Passes on the notifications from C, without waiting. Changes that occur while this runs make the fd readable again, so no
--- notification is left: handles come first, because taking the last of them clears the fd. After an error (Ctrl-C) all waiters
--- are woken, and the next pump notifies all observers, because notifications may have been taken and not passed on.
+--- Passes on notifications from C, without waiting. Changes that occur while this runs, and what it leaves, make the fd readable
+-- again, so no notification is left: handles come first, because taking the last of them clears the fd. After an error (Ctrl-C)
+-- all waiters are woken, and the next pump notifies all observers, because notifications may have been taken and not passed on.
+---@return boolean # whether there may be more notifications
 function wait.pump(client)
     local desk = client:desk()
-    local missed = desk.missed
-    desk.missed = false
-    local ok, problem = pcall(pass_on, client, missed)
+    if is_deep() then
+        return (pass_on_handles(desk, true))
+    end
+    local ok, more = pcall(pass_on, client)
     if not ok then
         desk.missed = true
         wait.wake_everybody(client)
-        error(problem, 0)
+        error(more, 0)
     end
+    return more
 end
 
 return wait

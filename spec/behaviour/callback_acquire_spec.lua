@@ -424,6 +424,64 @@ describe("acquisitions by callback", function()
         assert.equal(50, #ended)
     end)
 
+    it("do not keep a pump from returning, nor the state from being told, although each callback acquires again", function()
+        local client, calls, states = new_client(), 0, 0
+        client:on("state", function()
+            states = states + 1
+        end)
+        local function acquire(lock)
+            lock:acquire { timeout = 20, callback = function(hold)
+                calls = calls + 1
+                if hold and calls < 20000 then
+                    hold:release { wait = false }
+                    acquire(lock)
+                end
+            end }
+        end
+        local path = fixture.path()
+        for index = 1, 150 do -- more than one pump passes on
+            acquire(client:mutex(path .. "-" .. index, { linger = 20 }))
+        end
+        callbacks.run(client, function()
+            return calls >= 1000
+        end)
+        local before = calls
+        client:pump()
+        assert.is_true(calls - before <= 100, calls - before)
+        client:desk().core:close()
+        callbacks.run(client, function()
+            return states > 0
+        end)
+        assert.is_true(calls < 20000, calls)
+    end)
+
+    it("that wait in their callbacks are all called in a program that blocks, however many are due at once #asan", function()
+        local client, path = new_client(), fixture.path()
+        local ended, depth, deepest, problems = 0, 0, 0, {}
+        local function callback(hold, message)
+            depth = depth + 1
+            deepest = math.max(deepest, depth)
+            local released
+            if hold then
+                released, message = hold:release()
+            end
+            problems[#problems + 1] = not released and message or nil
+            ended, depth = ended + 1, depth - 1
+        end
+        for index = 1, 300 do
+            assert(client:mutex(path .. "-" .. index):acquire { timeout = 20, callback = callback })
+        end
+        local other = new_client()
+        repeat -- without a pump of the first client
+            assert(other:exists("/"))
+        until client:stats().grants == 300
+        callbacks.run(client, function()
+            return ended == 300
+        end)
+        assert.same({}, problems)
+        assert.is_true(deepest > 1 and deepest <= 8, deepest)
+    end)
+
     it("are refused where they cannot be: in with_lock, and for a multi", function()
         local client = new_client()
         local function nothing()

@@ -164,19 +164,24 @@ local function is_closed(client)
 end
 pumping.is_closed = is_closed
 
---- One turn: passes on the client's notifications. Returns false when there is nothing more to do for this handler.
+--- One turn: passes on the client's notifications.
+---@return boolean goes_on false when there is nothing more to do for this handler
+---@return boolean? more whether there may be more notifications
 local function turn(pump)
     local client = pump.weak.client
     if not client or pump.stop then
         return false
     end
     pump.in_turn = true
-    client:pump()
+    local more = client:pump()
     while wake_next(pump) do
         ngx.sleep(NEXT_TURN)
     end
+    if more then
+        ngx.sleep(NEXT_TURN)
+    end
     pump.in_turn = false
-    return not is_closed(client)
+    return not is_closed(client), more
 end
 
 --- Connects to the client's notify socket.
@@ -222,10 +227,9 @@ local function read_and_pump(pump)
     end
     pump.broken, pump.pause = false, WAIT_WITHOUT_PUMP
     pump.watch = ngx.thread.spawn(watch_ticker)
-    while turn(pump) do
-        if not socket:receiveany(1024) then
-            break
-        end
+    local goes_on, more = turn(pump)
+    while goes_on and (more or socket:receiveany(1024)) do
+        goes_on, more = turn(pump)
     end
     socket:close()
     return nil

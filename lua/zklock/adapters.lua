@@ -12,8 +12,9 @@
 -- calls client:pump(), and checks again, with no yield between the check and wait. So a wake-up that comes while the waiter
 -- does not wait need not be remembered.
 --
--- **The pump.** client:pump() must be called whenever client:pollfd() is readable. It takes the notifications, calls
--- adapter.wake for the waiters that they concern, and runs callbacks. There are two ways to call it.
+-- **The pump.** client:pump() must be called whenever client:pollfd() is readable. It takes a hundred notifications at most (the
+-- fd stays readable while there are more), calls adapter.wake for the waiters that they concern, and runs callbacks. There are two
+-- ways to call it.
 --
 -- *Each waiter polls the fd itself*, besides the events that wake posts. Several coroutines may wait for the same fd. The first
 -- to run drains it and wakes the right ones. This needs only wait and wake, but runs all waiters at each event, and callbacks

@@ -21,7 +21,7 @@ local options = require "zklock.options"
 local report = require "zklock.report"
 local wait = require "zklock.wait"
 
-local error, next, pairs, pcall, setmetatable, type = error, next, pairs, pcall, setmetatable, type
+local error, next, pairs, setmetatable, type = error, next, pairs, setmetatable, type
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local now = core.now

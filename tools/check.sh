@@ -173,7 +173,7 @@ sort_out() {
             contracts+=(spec/contract/examples_spec.lua)
         fi
         ;;
-    tools/zookeeper | tools/background | tools/faultproxy.lua | tools/seed-snapshot.lua) contracts+=(spec/contract/tools_*_spec.lua) ;;
+    tools/zookeeper | tools/background | tools/faultproxy.lua) contracts+=(spec/contract/tools_*_spec.lua) ;;
     tools/check.sh | tools/suite | tools/test.sh | tools/specs.sh | tools/build.sh | spec/suites.cmake | CMakePresets.json | Makefile)
         contracts+=(spec/contract/check_spec.lua)
         ;;

@@ -30,7 +30,7 @@ luas=(lua5.1 lua5.2 lua5.3 lua5.4 liblua5.1-0-dev liblua5.2-dev liblua5.3-dev li
 luajit=('luajit2|luajit' 'libluajit2-5.1-dev|libluajit-5.1-dev')
 all_luas=("${luas[@]}" "${luajit[@]}" "lua5.5?" "liblua5.5-dev?")
 # Only the server's classes: the zookeeper package adds a system user, a graphical Java, and nothing that is used here.
-server=(libzookeeper-java default-jre-headless procps lua-socket)
+server=(libzookeeper-java default-jre-headless python3 procps lua-socket)
 # The command needs them at run time.
 command=(lua-argparse lua-dkjson lua-socket lua-luv)
 # The demo keeps its stock in Redis.

@@ -18,21 +18,29 @@ local function runs(words)
     return output:find(words, 1, true) ~= nil
 end
 
--- Runs a shell script, as `shell` does, whose tool does something before each time that it runs one of its commands. `command`
--- is the text that bash shows in $BASH_COMMAND. Script and action may keep files in the directory $work.
-local function before(command, action, script)
-    return shell(("export command_of_tool=%s action=%s\n"):format(cluster.quote(command), cluster.quote(action)) .. [[
-        work=$(mktemp -d)
-        export work
-        cat >"$work/env" <<'END'
-        set -T
-        trap 'if [ "$BASH_COMMAND" = "$command_of_tool" ]; then : >"$work/reached"; eval "$action"; fi' DEBUG
+-- Runs a shell script, as `shell` does, whose tool does something before it runs a line: `line` is the line's code, without the
+-- blanks before it, and `action` is for the shell, whose $PPID is the process that runs the line. Script and action may keep files
+-- in the directory $work.
+local function before(line, action, script)
+    return shell(("export line=%s action=%s\n"):format(cluster.quote(line), cluster.quote(action)) .. [[
+        work=$(mktemp -d) real=$tool tool=$work/tool
+        export work real
+        cat >"$tool" <<'END'
+#!/usr/bin/python3 -I
+import linecache, os, runpy, sys
+def trace(frame, event, _):
+    here = frame.f_code.co_filename, frame.f_lineno
+    if event == "line" and here[0] == os.environ["real"] and linecache.getline(*here).strip() == os.environ["line"]:
+        os.system(': >"$work/reached"; ' + os.environ["action"])
+    return trace
+sys.settrace(trace)
+runpy.run_path(os.environ["real"], run_name="__main__")
 END
-        export BASH_ENV=$work/env
+        chmod +x "$tool"
         ]] .. script .. [[
 
         status=$?
-        [ -e "$work/reached" ] || { echo "the tool has no such command"; status=99; }
+        [ -e "$work/reached" ] || { echo "the tool has no such line"; status=99; }
         rm -r "$work"
         exit $status]])
 end
@@ -149,38 +157,13 @@ describe("tools/zookeeper #once", function()
 
             sleep 600 >/dev/null 2>&1 & owner=$!
             found=$("$tool" start --owner $owner) && echo "$found" && eval "$found" || exit 1
-            watchdog=$(cat "$ZOOKEEPER_DIR/watchdog") server=$(cat "$ZOOKEEPER_DIR/1/pid")
+            read -r watchdog _ <"$ZOOKEEPER_DIR/watchdog" && read -r server _ <"$ZOOKEEPER_DIR/1/pid"
             kill -9 $watchdog $server $owner
             while kill -0 $watchdog || kill -0 $server; do sleep 0.02; done 2>/dev/null
             "$tool" run -- sh -c 'echo $ZOOKEEPER'
             rm -r "$ZOOKEEPER_DIR"]])
         assert.equal(0, status, output)
         assert.equal("127.0.0.1:" .. port, output:match("[^\n]+$"))
-    end)
-
-    it("starts no sooner than its watchdog, though that may be slow", function()
-        local output, status = shell([[
-            work=$(mktemp -d)
-            export work
-            # The watchdog does not begin before the server has served for two seconds, or start has ended.
-            cat >"$work/env" <<'END'
-            [ "$1" != watch ] || while [ -d "$work" ] && [ ! -e "$work/go" ]; do sleep 0.02; done
-END
-            mkdir "$work/zk"
-            (
-                until [ -e "$work/ended" ] || "$tool" status --dir "$work/zk" 2>/dev/null | grep -q standalone; do sleep 0.02; done
-                i=0
-                while [ $((i += 1)) -le 100 ] && [ ! -e "$work/ended" ]; do sleep 0.02; done
-                touch "$work/go"
-            ) &
-            BASH_ENV=$work/env "$tool" start --dir "$work/zk" --owner $$ >/dev/null
-            [ -s "$work/zk/watchdog" ]; status=$?
-            touch "$work/ended"
-            wait
-            "$tool" stop --dir "$work/zk"
-            rm -r "$work"
-            exit $status]])
-        assert.equal(0, status, output)
     end)
 
     it("ends a restart whose server ends and leaves no log", function()
@@ -254,31 +237,30 @@ END
     it("ignores SIGINT if its caller does, and so does its command", function()
         local output, status = shell([[
             env --ignore-signal=INT "$tool" run -- sh -c '
-                while [ -e "$ZOOKEEPER_DIR/begun" ]; do sleep 0.01; done
                 kill -INT $PPID && kill -INT $$ && "$0" status && exit 7' "$tool"]])
         assert.equal(7, status, output)
         assert.matches("standalone running$", output)
     end)
 
     it("passes a signal on that comes before run knows its command's process id", function()
-        local output, status = before('command=$!', "kill -TERM $$", [["$tool" run -- sleep 60]])
+        local output, status = before("while child.poll() is None:", "kill -TERM $PPID", [["$tool" run -- sleep 60]])
         assert.equal(143, status, output)
     end)
 
     it("neither run nor its command is ended by a SIGINT that the caller ignores, however early", function()
-        local output, status = before(': > "$DIR/begun"', "kill -INT $BASHPID $$",
+        local output, status = before("signal.pthread_sigmask(signal.SIG_SETMASK, mask)", "kill -INT $PPID",
             [[env --ignore-signal=INT "$tool" run -- sh -c 'exit 7']])
         assert.equal(7, status, output)
     end)
 
     -- A server that ends or begins may do so.
     describe("when a server resets the connection", function()
-        local WRITE, READ = [[printf '%s' "$1" >&"$fd"]], [[IFS= read -r -t "$PATIENCE" -u "$fd" line]]
+        local WRITE, READ = "connection.sendall(word.encode())", "while part := connection.recv(65536):"
 
-        -- Asks such a server, and runs one of the tool's commands only after the reset. answer: Lua code for what the server does
+        -- Asks such a server, and runs one of the tool's lines only after the reset. answer: Lua code for what the server does
         -- with `connection` before.
-        local function ask(command, answer)
-            return before(command, [[until [ -e "$work/reset" ]; do sleep 0.01; done]], [[
+        local function ask(line, answer)
+            return before(line, [[until [ -e "$work/reset" ]; do sleep 0.01; done]], [[
                 mkdir "$work/1"
                 lua5.4 -e '
                     local work, socket = os.getenv("work"), require("socket")
@@ -296,8 +278,7 @@ END
                     connection:close()
                     assert(io.open(work .. "/reset", "w")):close()' &
                 until [ -e "$work/1/port" ] || ! kill -0 $!; do sleep 0.02; done
-                # LuaSocket ignores SIGPIPE in this process, and so would the tool.
-                timeout 100 env --default-signal=PIPE "$tool" ask srvr --dir "$work"]])
+                timeout 100 "$tool" ask srvr --dir "$work"]])
         end
 
         it("reports that there is no answer, if the reset comes instead of one", function()
@@ -306,14 +287,14 @@ END
         end)
 
         it("reports that there is no answer, if the reset comes before the question", function()
-            local output, status = ask(WRITE, [[connection:shutdown("send")]])
+            local output, status = ask(WRITE, [[repeat socket.sleep(0.01) until io.open(work .. "/reached")]])
             assert.same({"tools/zookeeper: server 1 does not answer", 1}, {output, status})
         end)
 
-        it("prints the lines before a reset in the middle of an answer, and fails", function()
+        it("prints what comes before a reset in the middle of an answer, and fails", function()
             local output, status = ask(READ, [[connection:receive(4) connection:send("whole\nhal")]])
             local PROBLEM = "server 1 has broken off its answer, or not ended it in time"
-            assert.same({"whole\ntools/zookeeper: " .. PROBLEM, 1}, {output, status})
+            assert.same({"whole\nhal\ntools/zookeeper: " .. PROBLEM, 1}, {output, status})
         end)
     end)
 
@@ -357,7 +338,7 @@ END
         assert.matches("no such directory: /nowhere", message_of(TOOL, "status", "--dir", "/nowhere"))
         assert.matches("set ZOOKEEPER_DIR", message_of("-u", "ZOOKEEPER_DIR", TOOL, "stop"))
         assert.matches("no server \"2\"", message_of(TOOL, "kill", "2", "--dir", server.directory))
-        assert.matches("unknown command", message_of(TOOL, "begin"))
+        assert.matches("invalid choice: 'begin'", message_of(TOOL, "begin"))
         assert.matches("ClassNotFound", message_of("ZOOKEEPER_CLASSPATH=/nowhere", TOOL, "start"))
     end)
 end)
@@ -446,7 +427,7 @@ describe("tools/zookeeper with three servers #once #long", function()
     end)
 end)
 
-describe("tools/seed-snapshot.lua #once", function()
+describe("seeds of tools/zookeeper #once", function()
     it("makes the next sequential child get the given number, up to the last possible number", function()
         local server = cluster.start({seed = {["/locks/near"] = 2147483646, ["/past"] = -2147483648, ["/zero"] = 0}})
         local client = zk.connect(server.servers)
@@ -475,12 +456,12 @@ describe("tools/seed-snapshot.lua #once", function()
     end)
 
     it("refuses an invalid path, number or zxid", function()
-        for _, seed in ipairs({"zxid=", "zxid=x", "zxid=11112222333344445"}) do
-            assert.equal(1, select(2, cluster.run({"lua5.4", cluster.root .. "/tools/seed-snapshot.lua", "/nowhere", seed})), seed)
+        local function assert_refused(option, values)
+            for _, value in ipairs(values) do
+                assert.equal(2, select(2, cluster.run({TOOL, "start", option .. "=" .. value})), value)
+            end
         end
-        for _, seed in ipairs({"locks=1", "/locks", "/locks/=1", "/a//b=1", "/locks=2147483648", "/locks=1.5"}) do
-            local _, status = cluster.run({"lua5.4", cluster.root .. "/tools/seed-snapshot.lua", "/nowhere", seed})
-            assert.equal(1, status, seed)
-        end
+        assert_refused("--seed-zxid", {"", "x", "11112222333344445"})
+        assert_refused("--seed-sequence", {"locks=1", "/locks", "/locks/=1", "/a//b=1", "/locks=2147483648", "/locks=1.5"})
     end)
 end)

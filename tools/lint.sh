@@ -5,7 +5,7 @@
 #
 # Usage: tools/lint.sh [CHECK…]     checks: layout layers gcc clang tidy cppcheck luacheck shellcheck docs (all of them)
 #                                   or tidy-quick instead of tidy: each file once, and without clang's analyser
-#                                   or a part of docs: states (the tables of states), pictures
+#                                   or a part of docs: states (the table of an entry's states), pictures
 #
 # An analyser that has found nothing does not run again until a file that it reads, its settings or its version has changed.
 # build/lint/ remembers what it has read; without it everything is analysed.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 #
-# Checks that the targets of the documentation's links exist: of each relative link and picture in a Markdown file, of each `make`
-# target and script that a page or a workflow names, and of each source file or function that a picture names. Finds pages in Chinese whose originals have
-# changed, and code that is too wide. Then makes the site, build/site/index.html, with MkDocs, and checks it: its links, and that browsers fetch nothing from
+# Checks that what the documentation names is there: the targets of links, each `make` target and script that a page or a workflow
+# names, and each source file or function that a picture names. Finds pages in Chinese whose originals have changed, and code that is
+# too wide. Then makes the site, build/site/index.html, with MkDocs, and checks it: its links, and that browsers fetch nothing from
 # other hosts.
 #
-# Usage: tools/docs.sh [STEP…]     steps: links columns translations site (default: all)
+# Usage: tools/docs.sh [STEP…]     steps: names translations site (default: all)
 #                                  SITE_BUILD: where the site is made, build/ unless given
 
 set -u
@@ -47,27 +47,18 @@ check_workflows() {
     done < <(git ls-files --cached --others --exclude-standard .github .devcontainer)
 }
 
-step_links() {
-    local page target file
+step_names() {
+    local page pages target
     while read -r page; do
-        while read -r target; do
-            case $target in *://* | mailto:* | '#'* | '') continue ;; esac
-            file=${target%%#*}
-            [ -e "$(dirname "$page")/$file" ] || complain "$page: there is no $file"
-        done < <(
-            grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//; s/ .*//'
-            grep -o '<[a-z]*[^>]* src="[^"]*"' "$page" | sed 's/.* src="//; s/"$//'
-        )
         while read -r target; do
             grep -q "^$target:" Makefile || complain "$page: there is no make $target"
         done < <(grep -o '`make [a-z0-9-]*' "$page" | sed 's/^`make //' | sort -u)
     done < <(git ls-files --cached --others --exclude-standard '*.md')
     check_pictures
     check_workflows
-}
-
-step_columns() {
-    "${LUA:-lua5.4}" tools/site.lua columns . || complain "code must fit a page of the site"
+    pages=$(mktemp -d) || return
+    tools/site.py pages "$pages" || complain "the pages of the site could not be made"
+    rm -r "$pages"
 }
 
 step_translations() {
@@ -85,19 +76,19 @@ step_site() {
     output=$build/site/$version
     rm -rf "$input" "$output"
     mkdir -p "$input"
-    if ! "${LUA:-lua5.4}" tools/site.lua pages "$input"; then
+    if ! tools/site.py pages "$input"; then
         complain "the pages of the site could not be made"
     elif ! SITE_INPUT=$input mkdocs build --strict --config-file docs/mkdocs.yml --site-dir "$output" >"$log" 2>&1; then
         cat "$log" >&2
         complain "MkDocs has failed"
-    elif "${LUA:-lua5.4}" tools/site.lua check "$output" && "${LUA:-lua5.4}" tools/site.lua versions "$build/site"; then
+    elif tools/site.py check "$output" && tools/site.py versions "$build/site"; then
         echo "${build#"$PWD"/}/site/index.html"
     else
         complain "the site has faults"
     fi
 }
 
-[ $# -gt 0 ] || set -- links columns translations site
+[ $# -gt 0 ] || set -- names translations site
 for step; do
     "step_$step" || exit 2
 done

@@ -139,7 +139,7 @@ check_pictures() {
 }
 
 check_docs() {
-    tools/docs.sh links columns translations && check_states && check_pictures && files '*.md' | xargs codespell
+    tools/docs.sh names translations && check_states && check_pictures && files '*.md' | xargs codespell
 }
 
 [ $# -gt 0 ] || set -- layout layers gcc clang tidy cppcheck luacheck shellcheck docs

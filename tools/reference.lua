@@ -1,12 +1,15 @@
---- reference: writes the reference of modules in Markdown, from the docstrings of the sources.
+--- reference: writes the reference of modules in Markdown, from the docstrings of the sources. For tools/site.py.
 --
--- For tools/site.lua. A page of docs/ has a line `<!-- reference: MODULE… -->` where the text belongs. The text of a module is the
--- header of its file, its tables, and the functions of its classes: how each is called, whether it waits, its arguments, options,
--- results, codes, and an example: the first line of the page's code that calls it.
+--   lua5.4 tools/reference.lua PAGE…     prints the pages with their references, and "\0" after each
+--
+-- A page has a line `<!-- reference: MODULE… -->` where the text belongs. The text of a module is the header of its file, its
+-- tables, and the functions of its classes: how each is called, whether it waits, its arguments, options, results, codes, and an
+-- example: the first line of the page's code that calls it. A link begins with "/", and is from the project's directory on.
+-- Problems go to standard error, and the exit status is 1 if there are any.
 
 local docstrings = dofile("tools/docstrings.lua")
 
-local reference = {}
+local CODES, PHASES = "/docs/reference/codes.md", "/docs/openresty.md#calls-by-phase"
 
 local METAMETHODS = {
     __close = "`local x <close> = …` from Lua 5.4 on",
@@ -21,7 +24,20 @@ for _, source in ipairs(docstrings.library()) do
         classes[entry.name] = classes[entry.name] or entry
     end
 end
-reference.modules = modules
+
+local has_problems = false
+
+local function complain(...)
+    has_problems = true
+    io.stderr:write(string.format(...), "\n")
+end
+
+--- "Lock:acquire" or "Stat" -> where it is described.
+local places = {}
+
+local function link(class, method)
+    return places[method and class .. ":" .. method or class]
+end
 
 --- "Lock", "acquire" -> "lock-acquire"
 local function anchor(class, name)
@@ -31,8 +47,8 @@ end
 -- Text ------------------------------------------------------------------------------------------------------------------
 
 --- Running text of a docstring as Markdown: the names of functions are links, words in quotes are code, and "<" begins no HTML.
--- Text between backticks is left alone. `link` returns the target for a class and a function, or nil.
-local function running(text, link)
+-- Text between backticks is left alone.
+local function running(text)
     local function linked(class, separator, name)
         local target = link(class, name)
         return target and ("[`%s%s%s`](%s)"):format(class:lower(), separator, name, target)
@@ -45,7 +61,7 @@ local function running(text, link)
 end
 
 --- The text of a docstring as Markdown: lists are at the margin, and lines that are indented further are code.
-local function markdown(source, link)
+local function markdown(source)
     local written, text, code, in_list = {}, {}, nil, false
     local function flush()
         if code then
@@ -54,7 +70,7 @@ local function markdown(source, link)
             end
             written[#written + 1] = "\n```lua\n" .. table.concat(code, "\n") .. "\n```\n"
         elseif text[1] then
-            written[#written + 1] = running(table.concat(text, "\n"), link)
+            written[#written + 1] = running(table.concat(text, "\n"))
         end
         text, code = {}, nil
     end
@@ -82,30 +98,30 @@ local function markdown(source, link)
 end
 
 --- A text in one line, for a table's cell.
-local function cell(text, link)
-    return (running((text:gsub("%s*\n%s*", " ")), link):gsub("|", "\\|"))
+local function cell(text)
+    return (running((text:gsub("%s*\n%s*", " "))):gsub("|", "\\|"))
 end
 
 --- "zklock.Client|zklock.ReadOptions?" -> "`Client`, `table`, `nil`", with links to the tables that are described.
-local function types(text, optional, link)
+local function types(text, optional)
     local words = {}
     text = text:gsub("%?$", "|nil") .. (optional and "|nil" or "")
     for word in text:gsub("^fun%b().*", "function"):gsub("zklock%.%w+Options", "table"):gsub("zklock%.", ""):gmatch("[^|]+") do
-        local target = link(word:match("^[%w.]+"))
+        local target = link(word:match("^[%w.]+") or "")
         words[#words + 1] = target and ("[`%s`](%s)"):format(word, target) or "`" .. word .. "`"
     end
     return table.concat(words, ", ")
 end
 
 --- A table of arguments, options or fields; "" if there are none.
-local function rows(title, fields, link)
+local function rows(title, fields)
     if not fields[1] then
         return ""
     end
     local written = { ("\n| %s | type | meaning |\n|---|---|---|"):format(title) }
     for _, field in ipairs(fields) do
-        written[#written + 1] = ("| `%s` | %s | %s |"):format(field.name, types(field.type, field.optional, link),
-            cell(field.text, link))
+        written[#written + 1] = ("| `%s` | %s | %s |"):format(field.name, types(field.type, field.optional),
+            cell(field.text))
     end
     return table.concat(written, "\n") .. "\n"
 end
@@ -158,24 +174,24 @@ local function example(blocks, name)
     end
 end
 
-local function returned(doc, context)
+local function returned(doc)
     local written = {}
     for _, result in ipairs(doc.returns) do
-        local text = cell(result.text, context.link)
+        local text = cell(result.text)
         if result.name == "code" then
-            written[#written + 1] = ("- after a failure: `nil`, the message and the [code](%s)%s"):format(context.codes,
+            written[#written + 1] = ("- after a failure: `nil`, the message and the [code](%s)%s"):format(CODES,
                 text == "" and "" or ": " .. text)
         elseif result.name ~= "message" then
             local name = result.name ~= "..." and result.name or ""
             local between = (name == "" or text == "") and "" or text:find("^o[rf] ") and " " or ": "
-            written[#written + 1] = ("- %s %s%s%s"):format(types(result.type, false, context.link), name, between, text)
+            written[#written + 1] = ("- %s %s%s%s"):format(types(result.type, false), name, between, text)
         end
     end
     return written
 end
 
---- The text of one function. `context` is that of reference.text.
-local function function_text(class, defined, context)
+--- The text of one function. `blocks` is the Lua in which its example is looked for.
+local function function_text(class, defined, blocks)
     local doc, name = defined.doc or docstrings.parse_comment({}), defined.name
     local written = {}
     local function add(text)
@@ -183,31 +199,31 @@ local function function_text(class, defined, context)
     end
     if METAMETHODS[name] then
         add(("### %s { #%s }\n"):format(METAMETHODS[name], anchor(class, name)))
-        add(markdown(doc.text, context.link) .. "\n")
+        add(markdown(doc.text) .. "\n")
         return table.concat(written, "\n")
     end
     add(("### %s%s%s(%s) { #%s data-toc-label=\"%s\" }\n"):format(class:lower(), defined.separator, name,
         table.concat(defined.arguments, ", "), anchor(class, name), name))
-    add(markdown(doc.text, context.link) .. "\n")
-    add(rows("argument", doc.params, context.link))
+    add(markdown(doc.text) .. "\n")
+    add(rows("argument", doc.params))
     for _, param in ipairs(doc.params) do
         local options = options_class(param)
-        add(options and rows("option", options.fields, context.link) or nil)
+        add(options and rows("option", options.fields) or nil)
     end
-    local results = returned(doc, context)
+    local results = returned(doc)
     if results[1] then
         add("Returns\n\n" .. table.concat(results, "\n") .. "\n")
     end
     if waits(name, doc.params) then
-        add("Context: [waits](" .. context.phases .. ").\n")
+        add("Context: [waits](" .. PHASES .. ").\n")
     else
-        add("Context: does not wait, and may be called in [every phase](" .. context.phases .. ") in which there is a client.\n")
+        add("Context: does not wait, and may be called in [every phase](" .. PHASES .. ") in which there is a client.\n")
     end
-    local shown = example(context.blocks, name)
+    local shown = example(blocks, name)
     if shown then
         add("```lua\n" .. shown .. "\n```\n")
     else
-        context.missing(class .. defined.separator .. name)
+        complain("%s%s%s: no code shows it", class, defined.separator, name)
     end
     return table.concat(written, "\n")
 end
@@ -220,31 +236,27 @@ local function is_table(entry)
 end
 
 --- The text of a table, or of the words that an alias stands for.
-local function table_text(entry, context)
+local function table_text(entry)
     local words = { "\n| value | meaning |\n|---|---|" }
     for _, value in ipairs(entry.values) do
-        words[#words + 1] = ('| `"%s"` | %s |'):format(value.name, cell(value.text, context.link))
+        words[#words + 1] = ('| `"%s"` | %s |'):format(value.name, cell(value.text))
     end
-    return ("### %s { #%s }\n\n%s\n%s%s"):format(entry.name, anchor(entry.name), markdown(entry.text, context.link),
-        rows("field", entry.fields, context.link), words[2] and table.concat(words, "\n") .. "\n" or "")
+    return ("### %s { #%s }\n\n%s\n%s%s"):format(entry.name, anchor(entry.name), markdown(entry.text),
+        rows("field", entry.fields), words[2] and table.concat(words, "\n") .. "\n" or "")
 end
 
---- Returns the reference of a module as Markdown.
----@param source table of reference.modules
----@param context table `link`: a function that returns the target of a class and a function, or nil; `blocks`: the page's Lua;
---   `codes`, `phases`: the targets of the table of codes and of the table of phases; `missing`: called with the name of a function
---   that no page shows
-function reference.text(source, context)
+--- Returns the reference of a module as Markdown. `blocks` is the Lua of the page, and of other pages.
+local function module_text(source, blocks)
     local header = source.header:gsub("^[%w.]+: *", ""):gsub("^%l", string.upper)
-    local written, last, classes_shown = { "", markdown(header, context.link) .. "\n" }, {}, {}
+    local written, last, classes_shown = { "", markdown(header) .. "\n" }, {}, {}
     for _, entry in ipairs(source.entries) do
         if is_table(entry) then
-            last[#last + 1] = table_text(entry, context)
+            last[#last + 1] = table_text(entry)
         elseif entry.functions[1] then
             classes_shown[#classes_shown + 1] = entry.name
-            written[#written + 1] = markdown(entry.text, context.link) .. "\n" .. rows("field", entry.fields, context.link)
+            written[#written + 1] = markdown(entry.text) .. "\n" .. rows("field", entry.fields)
             for _, defined in ipairs(entry.functions) do
-                written[#written + 1] = function_text(entry.name, defined, context)
+                written[#written + 1] = function_text(entry.name, defined, blocks)
             end
         end
     end
@@ -253,18 +265,62 @@ function reference.text(source, context)
     return table.concat(written, "\n") .. table.concat(last, "\n")
 end
 
---- Returns the anchors of a module's functions and tables: "Lock:acquire" or "Stat" -> anchor.
-function reference.anchors(source)
-    local found = {}
+--- Notes that a page describes a module's functions and tables.
+local function place(source, page)
     for _, entry in ipairs(source.entries) do
         if is_table(entry) then
-            found[entry.name] = anchor(entry.name)
+            places[entry.name] = ("/%s#%s"):format(page, anchor(entry.name))
         end
         for _, defined in ipairs(entry.functions) do
-            found[entry.name .. ":" .. defined.name] = anchor(entry.name, defined.name)
+            places[entry.name .. ":" .. defined.name] = ("/%s#%s"):format(page, anchor(entry.name, defined.name))
         end
     end
-    return found
 end
 
-return reference
+-- Pages -----------------------------------------------------------------------------------------------------------------
+
+local MARK = "\n<!%-%- reference: (.-) %-%->\n"
+
+--- Appends the Lua of a page to a list.
+local function add_blocks(blocks, text)
+    for language, block in ("\n" .. text):gmatch("\n```(%l+)[^\n]*\n(.-)\n```") do
+        blocks[#blocks + 1] = (language == "lua" or language == "nginx") and block or nil
+    end
+end
+
+-- Examples are taken from the page itself, or else from another page of the reference.
+local texts, placed, all_blocks = {}, {}, {}
+for _, page in ipairs(arg) do
+    texts[page] = docstrings.read_file(page)
+    for names in texts[page]:gmatch(MARK) do
+        for name in names:gmatch("%S+") do
+            if not modules[name] or placed[name] then
+                complain("%s: %s", page, modules[name] and "a second reference of " .. name or "there is no module " .. name)
+            else
+                placed[name] = true
+                place(modules[name], page)
+            end
+        end
+    end
+    if page:find("^docs/reference/") then
+        add_blocks(all_blocks, texts[page])
+    end
+end
+for name in pairs(modules) do
+    if not placed[name] then
+        complain("no page has the reference of %s", name)
+    end
+end
+for _, page in ipairs(arg) do
+    local blocks = {}
+    add_blocks(blocks, texts[page])
+    table.move(all_blocks, 1, #all_blocks, #blocks + 1, blocks)
+    io.write((texts[page]:gsub(MARK, function(names)
+        local written = {}
+        for name in names:gmatch("%S+") do
+            written[#written + 1] = modules[name] and module_text(modules[name], blocks)
+        end
+        return "\n" .. table.concat(written, "\n") .. "\n"
+    end)), "\0")
+end
+os.exit(not has_problems)

@@ -1,4 +1,4 @@
---- Tests tools/site.lua, which prepares the pages for MkDocs and checks the site, on small pages; and the site in a browser.
+--- Tests tools/site.py, which prepares the pages for MkDocs and checks the site, on small pages; and the site in a browser.
 
 local browser = require "spec.support.browser"
 local cluster = require "spec.support.cluster"
@@ -7,74 +7,101 @@ local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local ports = require "spec.support.ports"
 local program = require "spec.support.program"
-local site = require "tools.site"
 local zklock = require "zklock"
 
-describe("the pages of the site", function()
-    it("have links that are relative to the page", function()
-        assert.equal("codes.md", site.relative("reference/mutex.md", "reference/codes.md"))
-        assert.equal("../guides.md", site.relative("reference/mutex.md", "guides.md"))
-        assert.equal("reference/mutex.md#a", site.relative("index.md", "reference/mutex.md#a"))
-        assert.equal("examples/bank.lua", site.normal("docs/reference/../../examples/./bank.lua"))
-    end)
+--- Returns what a function of tools/site.py returns for texts; a list as lines.
+local function call(name, ...)
+    return (cluster.run { "/usr/bin/python3", "-I", "-c", [=[
+import runpy, sys
+result = runpy.run_path("tools/site.py")[sys.argv[1]](*sys.argv[2:])
+print(result if isinstance(result, str) else "\n".join(result), end="")
+]=], name, ... })
+end
+
+describe("the pages of the site #once", function()
+    after_each(fixture.clean)
 
     it("have lists with a blank line before, and four columns for each level", function()
-        local text = "Some:\n- a\n  more of a\n  - b\n\n    more of b\n- c\n\n1. d\n   ```\n  - no list\n   ```\nText.\n    code\n"
+        local text = "Some:\n- a\n  more of a\n  - b\n\n    more of b\n- c\n\n1. d\n   ```\n  - no list\n   ```\nText.\n    code"
         local expected = "Some:\n\n- a\n    more of a\n    - b\n\n        more of b\n- c\n\n"
-            .. "1. d\n    ```\n   - no list\n    ```\nText.\n    code\n"
-        assert.equal(expected, site.lists(text))
+            .. "1. d\n    ```\n   - no list\n    ```\nText.\n    code"
+        assert.equal(expected, call("lists", text))
     end)
 
     it("are left alone in blocks of code", function()
-        local text = "Text\n\n```\nSome:\n- a\n  - b\n````\n  - c\n```\n"
-        assert.equal(text, site.lists(text))
+        local text = "Text\n\n```\nSome:\n- a\n  - b\n````\n  - c\n```"
+        assert.equal(text, call("lists", text))
     end)
-end)
 
-describe("the check of columns", function()
-    it("finds lines of code of more than 88 columns, of which a Chinese character takes two, and leaves prose alone", function()
+    it("have no code of more than 88 columns, of which a Chinese character takes two; prose is left alone", function()
         local long = ("x"):rep(88)
-        assert.same({}, site.wide(("word "):rep(40) .. "\n\n```lua\n" .. long .. "\n```\n| " .. long .. " |\n"))
-        assert.same({ { line = 4, columns = 89 } }, site.wide("a\n\n```lua\n" .. long .. "x\n```\n"))
-        assert.same({}, site.wide("```text\n" .. long .. "x\n```\n"))
-        assert.same({ { line = 2, columns = 90 } }, site.wide("  ```\n  " .. ("锁"):rep(44) .. "\n  ```\n"))
+        assert.equal("", call("wide", "a.md", ("word "):rep(40) .. "\n\n```lua\n" .. long .. "\n```\n| " .. long .. " |\n"))
+        assert.equal("a.md:4: code of 89 columns, more than 88", call("wide", "a.md", "a\n\n```lua\n" .. long .. "x\n```\n"))
+        assert.equal("", call("wide", "a.md", "```text\n" .. long .. "x\n```\n"))
+        assert.equal("a.md:2: code of 90 columns, more than 88", call("wide", "a.md", "  ```\n  " .. ("锁"):rep(44) .. "\n  ```\n"))
+    end)
+
+    it("have links to files that exist", function()
+        local directory = files.make_directory()
+        fixture.on_clean(function()
+            cluster.run { "rm", "-rf", directory }
+        end)
+        local output, status = cluster.run { "sh", "-ec", [[
+            mkdir "$0/copy" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$0/copy" 2>/dev/null
+            cd "$0/copy" && git init --quiet && printf '\n[a](../examples/none.lua) [b](../examples/bank.lua)\n' >>docs/faq.md
+            echo '# New' >docs/new.md
+            tools/site.py pages "$0/pages"]], directory }
+        assert.same({ "docs/faq.md: the link to ../examples/none.lua leads to no page\n" ..
+            "docs/new.md: not in the navigation of docs/mkdocs.yml", 1 }, { output, status })
+        assert.truthy(files.read(directory .. "/pages/faq.md"):find("(examples/bank.lua.md)", 1, true))
+        assert.truthy(files.read(directory .. "/pages/reference/mutex.md"):find("](codes.md)", 1, true))
     end)
 end)
 
-describe("the check of the site", function()
+describe("the check of the site #once", function()
+    --- Checks a site of these pages: path -> text. Returns the problems, a line each.
     local function problems(pages)
-        return site.problems(pages, function(path)
-            return path == "style.css"
-        end)
+        local directory = files.make_directory()
+        for path, text in pairs(pages) do
+            cluster.run { "mkdir", "-p", (directory .. "/" .. path):match "^(.*)/" }
+            files.write(directory .. "/" .. path, text)
+        end
+        local output, status = cluster.run { "tools/site.py", "check", directory }
+        cluster.run { "rm", "-r", directory }
+        assert.equal(output == "" and 0 or 1, status)
+        return output
     end
 
     it("finds nothing wrong with links to files, places and other hosts", function()
-        assert.same({}, problems {
+        assert.equal("", problems {
+            ["style.css"] = "",
             ["index.html"] = '<link rel="stylesheet" href="style.css"><a href="a/b.html#there">x</a> <a href="https://x/">y</a>',
             ["a/b.html"] = '<h2 id="there">x</h2> <a href="../index.html">x</a> <a href="..">x</a> <a href="#there">y</a>'
         })
     end)
 
     it("finds files and places that do not exist", function()
-        assert.same({ "a/b.html: there is no ../c.html", "a/b.html: there is no place #nowhere", "index.html: there is no a",
-            "index.html: there is no place a/b.html#gone" }, problems {
-            ["index.html"] = '<a href="a/b.html#gone">x</a> <a href="a">x</a>',
+        assert.equal("a/b.html: there is no ../c.html\na/b.html: there is no place #nowhere\nindex.html: there is no d\n" ..
+            "index.html: there is no place a/b.html#gone", problems {
+            ["index.html"] = '<a href="a/b.html#gone">x</a> <a href="d">x</a>',
             ["a/b.html"] = '<a href="../c.html">x</a> <a class="y" href="#nowhere">y</a>'
         })
     end)
 
     it("finds two sections of one name", function()
-        assert.same({ "a.html: two headings 'x'" }, problems { ["a.html"] = "<h2>x</h2> <h2 id=y>x</h2> <h2>y</h2>" })
+        assert.equal("a.html: two headings 'x'", problems { ["a.html"] = "<h2>x</h2> <h2 id=y>x</h2> <h2>y</h2>" })
     end)
 
     it("finds everything that a browser would fetch from another host", function()
-        for _, text in ipairs { '<script src="https://x/y.js"></script>', '<img alt="" src="//x/y.png">',
+        for index, text in ipairs { '<script src="https://x/y.js"></script>', '<img alt="" src="//x/y.png">',
             '<link rel="preconnect" href="https://x">', '<source srcset="https://x/y.png 2x">',
             "<style>a { b: url(https://x/y) }</style>", '<style>@import "https://x/y.css"</style>',
             '<iframe title="z" src="http://x/"></iframe>' } do
-            assert.equal(1, #site.foreign(text), text)
+            local name = index % 2 == 0 and "a.html" or "a.css"
+            assert.matches("^" .. name .. ": fetches [htps:]*//x[^\n]*$", problems { [name] = text })
         end
-        assert.same({}, site.foreign('<a class="b" href="https://x">y</a> <img src="y.png"> url(data:image/png;base64,x)'))
+        assert.equal("", problems { ["y.png"] = "",
+            ["a.html"] = '<a class="b" href="https://x">y</a> <img src="y.png"> url(data:image/png;base64,x)' })
     end)
 end)
 

@@ -188,7 +188,7 @@ sort_out() {
         documents=yes
         add_users "$file"
         ;;
-    tools/docs.sh | tools/docstrings.lua | tools/reference.lua | tools/site.py | *.md | docs/*)
+    tools/docs.sh | tools/docstrings.lua | tools/files.lua | tools/reference.lua | tools/site.py | *.md | docs/*)
         documents=yes
         contracts+=("${documentation[@]}")
         add_users "$file"

@@ -1,6 +1,8 @@
 --- Reports the lines of lua/ that have run. Written for Lua 5.4.
 --
 --   lua5.4 tools/coverage.lua DIR        adds up what tools/linehook.c has written to DIR, and names the lines that did not run
+local files = require "tools.files"
+
 local ran = {}
 
 --- The lines that have code according to the compiler; a line with only `end` does not count.
@@ -9,8 +11,7 @@ local function lines_with_code(path)
     for text in io.lines(path) do
         texts[#texts + 1] = text
     end
-    local listing = assert(io.popen(("luac5.4 -l -p '%s'"):format(path)))
-    for row in listing:lines() do
+    for _, row in ipairs(files.lines_of(("luac5.4 -l -p '%s'"):format(path))) do
         local line, instruction = row:match "^\t%d+\t%[(%d+)%]\t(%u+)"
         -- VARARGPREP belongs to the function itself; a hook gets no line for it.
         line = instruction ~= "VARARGPREP" and tonumber(line)
@@ -18,17 +19,7 @@ local function lines_with_code(path)
             lines[line] = true
         end
     end
-    listing:close()
     return lines
-end
-
-local function files(command)
-    local list, pipe = {}, assert(io.popen(command))
-    for name in pipe:lines() do
-        list[#list + 1] = name
-    end
-    pipe:close()
-    return list
 end
 
 --- { 3, 4, 5, 9 } -> "3-5 9"
@@ -45,7 +36,7 @@ local function ranges(numbers)
 end
 
 local function report(directory)
-    for _, path in ipairs(files(("find '%s' -type f"):format(directory))) do
+    for _, path in ipairs(files.lines_of(("find '%s' -type f"):format(directory))) do
         for row in io.lines(path) do
             local name, line = row:match "^(%S+) (%d+)$"
             ran[name] = ran[name] or {}
@@ -53,7 +44,7 @@ local function report(directory)
         end
     end
     local all_run, all = 0, 0
-    for _, path in ipairs(files "find lua -name '*.lua' | sort") do
+    for _, path in ipairs(files.lines_of "find lua -name '*.lua' | sort") do
         local lines, missing, count, run = ran[path:match "lua/(.*)"] or {}, {}, 0, 0
         for line in pairs(lines_with_code(path)) do
             count = count + 1

@@ -21,14 +21,9 @@
 --     ---@alias zklock.Word
 --     ---| "literal" # text
 
-local docstrings = {}
+local files = require "tools.files"
 
-function docstrings.read_file(path)
-    local file = assert(io.open(path, "rb"))
-    local text = file:read("*a")
-    file:close()
-    return text
-end
+local docstrings = { read_file = files.read }
 
 local function split_lines(text)
     local lines = {}
@@ -201,13 +196,11 @@ end
 ---@return table # in the order of their paths, as read, with `path` and `name`, the module's name
 function docstrings.library()
     local sources = {}
-    local pipe = assert(io.popen("find lua/zklock -name '*.lua' | LC_ALL=C sort"))
-    for path in pipe:lines() do
+    for _, path in ipairs(files.lines_of("find lua/zklock -name '*.lua' | LC_ALL=C sort")) do
         local source = docstrings.read(docstrings.read_file(path))
         source.path, source.name = path, path:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", ".")
         sources[#sources + 1] = source
     end
-    pipe:close()
     for _, source in ipairs(sources) do
         for _, entry in ipairs(source.entries) do
             entry.fields = all_fields(sources, entry)

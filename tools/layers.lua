@@ -12,29 +12,13 @@
 --                          hold in csrc/lock: an acquisition, its entries and their queue refer to each other.
 --   long FILE              A header has at most 300 lines.
 
+local files = require "tools.files"
+
 local MOST_LINES = 300
-
-local function read(path)
-    local file = assert(io.open(path, "rb"))
-    local text = file:read "*a"
-    file:close()
-    return text
-end
-
---- Paths of all C sources and headers, sorted.
-local function sources()
-    local list = {}
-    local pipe = assert(io.popen "find csrc -name '*.[ch]' | LC_ALL=C sort")
-    for path in pipe:lines() do
-        list[#list + 1] = path
-    end
-    pipe:close()
-    return list
-end
 
 --- layer -> set of the layers that it may use, as CMakeLists.txt has it
 local function layers()
-    local text, uses = read "CMakeLists.txt", {}
+    local text, uses = files.read "CMakeLists.txt", {}
     for layer in text:match "set%(LAYERS ([^)]*)%)":gmatch "%S+" do
         uses[layer] = {}
         local list = assert(text:match("set%(" .. layer:upper() .. "_USES([^)]*)%)"), layer)
@@ -132,9 +116,9 @@ local function inclusions(texts)
     return graph
 end
 
-local uses, codes, texts, paths = layers(), {}, {}, sources()
+local uses, codes, texts, paths = layers(), {}, {}, files.lines_of "find csrc -name '*.[ch]' | LC_ALL=C sort"
 for _, path in ipairs(paths) do
-    local text = read(path)
+    local text = files.read(path)
     codes[path], texts[path] = code_of(text), text
     check_includes(path, text, uses)
     local _, lines = text:gsub("\n", "")

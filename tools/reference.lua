@@ -7,7 +7,7 @@
 -- example: the first line of the page's code that calls it. A link begins with "/", and is from the project's directory on.
 -- Problems go to standard error, and the exit status is 1 if there are any.
 
-local docstrings = dofile("tools/docstrings.lua")
+local docstrings = require "tools.docstrings"
 
 local CODES, PHASES = "/docs/reference/codes.md", "/docs/openresty.md#calls-by-phase"
 

@@ -39,7 +39,7 @@ shop=(redis-server lua-redis lua-luv)
 nginx=(nginx libnginx-mod-http-lua lua-resty-core lua-nginx-redis)
 [ -z "${NGINX:-}" ] || nginx=()
 nginx+=(lua-cjson "${luajit[@]}" apache2-utils)
-checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck libxml2-utils codespell)
+checkers=(clang clang-tidy clang-format cppcheck lua-check shellcheck libxml2-utils codespell python3)
 # The tools with which the fault campaign makes its network, and breaks it and its clocks.
 faults=(iproute2 nftables faketime util-linux mount)
 fuzzers=(clang libclang-rt-dev)

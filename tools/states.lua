@@ -6,12 +6,12 @@
 -- letters in backquotes: `PARKED` stands for ZKL_ENTRY_PARKED. The code has a line for each state that others may follow, such as
 -- `[ZKL_ENTRY_LOOKING] = TO(PARKED) | TO(GONE),`.
 
-local read_file = require "tools.docstrings".read_file
+local files = require "tools.files"
 
 local root = arg[1] or "."
-local enum = read_file(root .. "/csrc/lock/entry.h"):match "typedef enum {([^}]*)} zkl_entry_state;"
-local transitions = read_file(root .. "/csrc/lock/entry.c"):match "next_states%[%] = (%b{});"
-local rows = read_file(root .. "/docs/design.md"):match "\n<!%-%- states %-%->\n\n|[^\n]*\n|[-|]*\n(.-\n)\n"
+local enum = files.read(root .. "/csrc/lock/entry.h"):match "typedef enum {([^}]*)} zkl_entry_state;"
+local transitions = files.read(root .. "/csrc/lock/entry.c"):match "next_states%[%] = (%b{});"
+local rows = files.read(root .. "/docs/design.md"):match "\n<!%-%- states %-%->\n\n|[^\n]*\n|[-|]*\n(.-\n)\n"
 
 --- Facts that the code and the page state, as text.
 local coded, described, problems = {}, {}, {}

@@ -10,29 +10,9 @@
 -- The path is relative to the page. The number is git's hash of the original's text, by which `git diff` shows what has changed.
 -- Problems go to standard error, and the exit status is 1 if there are any.
 
+local files = require "tools.files"
+
 local translations = {}
-
-local LINE = "<!%-%- original: (%S+) (%x+) %-%->"
-
-local function read(path)
-    local file = assert(io.open(path, "rb"))
-    local text = assert(file:read("*a"))
-    file:close()
-    return text
-end
-
---- Returns the first line that a command prints, or nil if the command fails.
-local function output_of(command)
-    local pipe = assert(io.popen(command))
-    local line = pipe:read("*l")
-    pipe:close()
-    return line
-end
-
---- Returns git's hash of a file's text, or nil if there is no such file.
-function translations.hash(path)
-    return output_of(("git hash-object -- '%s' 2>/dev/null"):format(path:gsub("'", "'\\''")))
-end
 
 --- "docs/zh/start.md", "../tutorial.md" -> "docs/tutorial.md"
 local function resolve(page, target)
@@ -45,56 +25,43 @@ end
 
 --- Returns the originals that a page names, in order.
 ---@param page string path
----@return table # list of `{ path =, hash = }`
+---@return table # list of `{ target =, path =, hash = }`
 function translations.originals(page)
     local found = {}
-    for target, hash in read(page):gmatch(LINE) do
-        found[#found + 1] = { path = resolve(page, target), hash = hash }
+    for target, hash in files.read(page):gmatch("<!%-%- original: (%S+) (%x+) %-%->") do
+        found[#found + 1] = { target = target, path = resolve(page, target), hash = hash }
     end
     return found
 end
 
---- Checks pages against their originals.
+--- Checks pages against their originals, or writes the present hashes of the originals into them.
 ---@param pages table paths
+---@param writes boolean?
 ---@return table # problems, a line each
-function translations.check(pages)
+function translations.check(pages, writes)
     local problems = {}
+    local function complain(...)
+        problems[#problems + 1] = string.format(...)
+    end
     for _, page in ipairs(pages) do
-        local originals = translations.originals(page)
+        local originals, text = translations.originals(page), files.read(page)
         if not originals[1] then
-            problems[#problems + 1] = page .. ": names no original"
+            complain("%s: names no original", page)
         end
         for _, original in ipairs(originals) do
-            local hash = translations.hash(original.path)
+            local path, noted = original.path, original.hash
+            local hash = files.lines_of(("git hash-object -- '%s' 2>/dev/null || true"):format(path:gsub("'", "'\\''")))[1]
             if not hash then
-                problems[#problems + 1] = ("%s: there is no %s"):format(page, original.path)
-            elseif hash ~= original.hash then
-                problems[#problems + 1] = ("%s: look at it again, %s has changed: git diff %s %s"):format(page, original.path,
-                    original.hash:sub(1, 12), original.path)
+                complain("%s: there is no %s", page, path)
+            elseif writes then
+                local target = original.target:gsub("%p", "%%%0")
+                text = text:gsub("(<!%-%- original: " .. target .. " )%x+", "%1" .. hash)
+            elseif hash ~= noted then
+                complain("%s: look at it again, %s has changed: git diff %s %s", page, path, noted:sub(1, 12), path)
             end
         end
-    end
-    return problems
-end
-
---- Writes the present hashes of the originals into pages.
----@param pages table paths
----@return table # problems, a line each
-function translations.write(pages)
-    local problems = {}
-    for _, page in ipairs(pages) do
-        local text = read(page)
-        local changed = text:gsub(LINE, function(target)
-            local hash = translations.hash(resolve(page, target))
-            if not hash then
-                problems[#problems + 1] = ("%s: there is no %s"):format(page, resolve(page, target))
-            end
-            return hash and ("<!-- original: %s %s -->"):format(target, hash)
-        end)
-        if changed ~= text then
-            local file = assert(io.open(page, "wb"))
-            assert(file:write(changed))
-            file:close()
+        if writes and text ~= files.read(page) then
+            files.write(page, text)
         end
     end
     return problems
@@ -102,22 +69,15 @@ end
 
 --- Returns the paths of all pages in Chinese.
 function translations.pages()
-    local found = {}
-    local pipe = assert(io.popen("git ls-files --cached --others --exclude-standard '*.zh-CN.md' 'docs/zh/*.md'"))
-    for path in pipe:lines() do
-        found[#found + 1] = path
-    end
-    pipe:close()
-    return found
+    return files.in_git("*.zh-CN.md", "docs/zh/*.md")
 end
 
 if arg and arg[0] and arg[0]:find("translations%.lua$") then
-    local run = ({ check = translations.check, write = translations.write })[arg[1]]
-    if not run then
+    if arg[1] ~= "check" and arg[1] ~= "write" then
         error("usage: lua tools/translations.lua check | write [PAGE…]", 0)
     end
     local pages = { (table.unpack or unpack)(arg, 2) }
-    local problems = run(pages[1] and pages or translations.pages())
+    local problems = translations.check(pages[1] and pages or translations.pages(), arg[1] == "write")
     for _, problem in ipairs(problems) do
         io.stderr:write(problem, "\n")
     end

@@ -5,9 +5,8 @@
 --
 -- A release begins with an edit of VERSION and with `write`. The two changelogs are written by people: a check says what they lack.
 
-local docstrings = require "tools.docstrings"
+local files = require "tools.files"
 
-local read_file = docstrings.read_file
 local version = {}
 
 --- The rocks: the library, and the command with the live view.
@@ -20,7 +19,7 @@ end
 
 --- Returns the version that the file VERSION has: "MAJOR.MINOR.PATCH".
 function version.current()
-    local number = read_file("VERSION"):match "^(%d+%.%d+%.%d+)\n$"
+    local number = files.read("VERSION"):match "^(%d+%.%d+%.%d+)\n$"
     return number or error("VERSION: a line such as 1.2.3 is expected", 0)
 end
 
@@ -33,7 +32,7 @@ end
 -- tag that the sources are taken from.
 local function release_rockspec(rock, number)
     local scm = version.scm_path(rock)
-    local text, versions = read_file(scm):gsub('\nversion = "scm%-1"\n', ('\nversion = "%s-1"\n'):format(number))
+    local text, versions = files.read(scm):gsub('\nversion = "scm%-1"\n', ('\nversion = "%s-1"\n'):format(number))
     text = text:gsub('"zklock == scm%-1"', ('"zklock == %s-1"'):format(number))
     local whole, urls = text:gsub("(\n  url = [^\n]*\n)", ('%%1  tag = "v%s",\n'):format(number), 1)
     assert(versions == 1 and urls == 1, scm .. ": a line with the version and one with the URL are expected")
@@ -42,16 +41,16 @@ end
 
 --- Returns the files that are made from VERSION: path and content.
 local function made(number)
-    local files = {
+    local texts = {
         ["lua/zklock/version.lua"] = table.concat({
             "--- version: the version of zklock. tools/version.lua writes this file from the file VERSION.",
             ("return %q\n"):format(number)
         }, "\n")
     }
     for _, rock in ipairs(version.ROCKS) do
-        files[version.rockspec_path(rock, number)] = release_rockspec(rock, number)
+        texts[version.rockspec_path(rock, number)] = release_rockspec(rock, number)
     end
-    return files
+    return texts
 end
 
 --- Whether a path is one of the rockspecs that there should be.
@@ -64,25 +63,10 @@ local function is_rockspec(path, number)
     return false
 end
 
---- Returns the files of a kind that are in git or could be added to it.
-local function files_like(...)
-    local list = {}
-    local pipe = assert(io.popen("git ls-files --cached --others --exclude-standard -- '" .. table.concat({ ... }, "' '") .. "'"))
-    for path in pipe:lines() do
-        list[#list + 1] = path
-    end
-    assert(pipe:close(), "git ls-files fails")
-    return list
-end
-
 --- Returns the content of a file, or "" if there is none.
 local function content(path)
-    local file = io.open(path, "rb")
-    local text = file and file:read "*a" or ""
-    if file then
-        file:close()
-    end
-    return text
+    local exists, text = pcall(files.read, path)
+    return exists and text or ""
 end
 
 --- Returns a line for each place that disagrees with VERSION.
@@ -98,7 +82,7 @@ function version.problems()
     for path, text in pairs(made(number)) do
         expect(content(path) == text, path, ": is not what VERSION and rockspec/*-scm-1 give; run lua5.4 tools/version.lua write")
     end
-    for _, path in ipairs(files_like "rockspec/*") do
+    for _, path in ipairs(files.in_git "rockspec/*") do
         expect(is_rockspec(path, number), path, ": is of another version")
     end
     -- The newest release that the changelog describes, whether or not there are changes since then.
@@ -107,7 +91,7 @@ function version.problems()
     local packaged = content "debian/changelog":match "^zklock %((%d+%.%d+%.%d+)%-%d[^)]*%)"
     expect(packaged == number, "debian/changelog: its newest version is ", tostring(packaged), ", not ", number)
     -- Names of files in commands of the pages.
-    for _, path in ipairs(files_like("README*.md", "docs/*.md")) do
+    for _, path in ipairs(files.in_git("README*.md", "docs/*.md")) do
         for name, other in content(path):gmatch "(zklock[-_=]v?)(%d+%.%d+%.%d+)" do
             expect(other == number, path, ": names ", name, other)
         end
@@ -119,15 +103,13 @@ end
 --- Writes the files that are made from VERSION, and removes the rockspecs of other releases.
 function version.write()
     local number = version.current()
-    for _, path in ipairs(files_like "rockspec/*") do
+    for _, path in ipairs(files.in_git "rockspec/*") do
         if not is_rockspec(path, number) then
             os.remove(path)
         end
     end
     for path, text in pairs(made(number)) do
-        local file = assert(io.open(path, "wb"))
-        assert(file:write(text))
-        assert(file:close())
+        files.write(path, text)
     end
 end
 

@@ -14,7 +14,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 
-#define FILES 64
+#define FILES 512
 #define LINES 4096
 
 /* The part of a chunk's name before this is the project's directory. */
@@ -34,7 +34,7 @@ static void count(lua_State *lua, lua_Debug *at)
 {
     lua_getinfo(lua, "S", at);
     const char *name = at->source[0] == '@' ? strstr(at->source, ROOT) : NULL;
-    if (name == NULL || at->currentline < 0 || at->currentline >= LINES) {
+    if (name == NULL || at->currentline < 0) {
         return;
     }
     name += strlen("lua/");
@@ -42,12 +42,14 @@ static void count(lua_State *lua, lua_Debug *at)
     while (i < FILES && files[i].name[0] != '\0' && strcmp(files[i].name, name) != 0) {
         i++;
     }
-    if (i < FILES) {
-        if (files[i].name[0] == '\0') {
-            snprintf(files[i].name, sizeof files[i].name, "%s", name);
-        }
-        files[i].ran[at->currentline] = 1;
+    if (i == FILES || at->currentline >= LINES) {
+        fprintf(stderr, "linehook: too many files, or lines in %s\n", name);
+        abort();
     }
+    if (files[i].name[0] == '\0') {
+        snprintf(files[i].name, sizeof files[i].name, "%s", name);
+    }
+    files[i].ran[at->currentline] = 1;
 }
 
 /* The name differs from other processes' names, and from that of an earlier process with the same number. */

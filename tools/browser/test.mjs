@@ -1,10 +1,11 @@
 // The live view in chromium, against real ZooKeeper servers and nginx. Ends with "N passed, N failed".
 
-import { axe, close, hold, isState, link, open, problems, query, start, startScene, startView, until } from "./world.mjs";
+import { axe, close, hold, isState, link, open, problems, query, start, startScene, startView, tidy, until } from "./world.mjs";
 import { execFileSync } from "node:child_process";
 
 let passed = 0, failed = 0;
 const only = new RegExp(process.argv[2] || "");
+// After a test its pages are closed, and its locks released.
 async function test(title, fn) {
   if (!only.test(title)) return;
   problems.length = 0;
@@ -16,6 +17,8 @@ async function test(title, fn) {
   } catch (error) {
     failed++;
     console.log(`not ok ${title}\n${error.stack}`);
+  } finally {
+    await tidy();
   }
 }
 function check(holds, message) { if (!holds) throw new Error(message); }
@@ -61,8 +64,6 @@ await test("a queue appears, and a release moves it", async () => {
   console.log(`       shown ${Date.now() - began} ms after the command to release`);
   await page.goBack();
   await until(page, "the list again", has, "#rows td", "two:2");
-  await second.release();
-  await page.close();
 });
 
 await test("a killed holder turns red", async () => {
@@ -78,8 +79,6 @@ await test("a killed holder turns red", async () => {
   await until(page, "the heir holds", has, "#queue-rows tr", "heir:2");
   await page.goto(view.url, { waitUntil: "domcontentloaded" });
   await until(page, "red in the list, too", has, "#rows .tag.lost", "lost");
-  await heir.release();
-  await page.close();
 });
 
 await test("programs that wait for each other are named, in the list and on the pages of their locks", async () => {
@@ -93,8 +92,6 @@ await test("programs that wait for each other are named, in the list and on the 
   await until(page, "the tag", has, "#lock-tags .tag", "deadlock");
   for (const one of waiters) { one.kill("SIGTERM"); await one.ended(); }
   await until(page, "no deadlock any more", () => document.querySelector("#deadlocks").hidden);
-  for (const one of holders) await one.release();
-  await page.close();
 });
 
 await test("hostile names and identities are only text", async () => {
@@ -121,8 +118,6 @@ await test("hostile names and identities are only text", async () => {
   check(await page.evaluate(() => !/[\u202e\u200b\u2066]/.test(document.body.innerText + document.title + document.body.outerHTML.replace(
     /<script>[^]*/, ""))), "what is hidden gets into the page");
   await page.click("#confirm-no");
-  await other.release();
-  await page.close();
 });
 
 await test("a path without a lock says so, in both languages, until there is one", async () => {
@@ -135,8 +130,6 @@ await test("a path without a lock says so, in both languages, until there is one
   const holder = hold("/t/never", "one:1");
   await until(page, "the holder", has, "#queue-rows tr", "one:1");
   check(await page.evaluate(() => !document.querySelector("#lock-tags").textContent.includes("no lock")), "there is a lock now");
-  await holder.release();
-  await page.close();
 });
 
 await test("a holder of several permits has one row", async () => {
@@ -147,8 +140,6 @@ await test("a holder of several permits has one row", async () => {
   check(await page.evaluate(() => document.querySelectorAll("#queue-rows tr").length) === 2, "a row for each holder");
   await page.goto(view.url, { waitUntil: "domcontentloaded" });
   await until(page, "the same in the list", has, "#rows td", "three:1 ×3");
-  for (const one of holders) await one.release();
-  await page.close();
 });
 
 await test("lanes begin when the first was seen, show the time that is chosen, and fold what has ended", async () => {
@@ -170,8 +161,6 @@ await test("lanes begin when the first was seen, show the time that is chosen, a
   await until(page, "the choice is kept", () => document.querySelector("#span [aria-pressed=true]")?.textContent === "1 d");
   await until(page, "what the server remembers", has, "#ended-rows tr", "first:1");
   await page.evaluate(() => [...document.querySelectorAll("#span button")].find((one) => one.textContent === "5 min").click());
-  await second.release();
-  await page.close();
 });
 
 await test("search, sort and keys", async () => {
@@ -194,8 +183,6 @@ await test("search, sort and keys", async () => {
   await until(page, "the other direction", () => document.querySelector("#columns th").getAttribute("aria-sort") === "descending"
     && document.querySelector("#rows a").textContent > [...document.querySelectorAll("#rows a")].at(-1).textContent);
   await page.click("#columns th button");
-  for (const one of holders) await one.release();
-  await page.close();
 });
 
 await test("asks a holder to release, after a question", async () => {
@@ -212,8 +199,6 @@ await test("asks a holder to release, after a question", async () => {
     && document.querySelector("#queue-rows tr .tag.wait")?.textContent === "asked to release");
   check(query(`for _, name in ipairs(assert(client:children "/t/revoke")) do print(client:get("/t/revoke/" .. name)) end`)
     .includes("__REVOKE__"), "nobody was asked");
-  await holder.release();
-  await page.close();
 });
 
 await test("shows that another client has asked a holder to release", async () => {
@@ -224,8 +209,6 @@ await test("shows that another client has asked a holder to release", async () =
   query(`client:mutex("/t/asked"):revoke()`);
   await until(page, "the request", has, "#queue-rows tr .tag.wait", "asked to release");
   await until(page, "its name", has, "#queue-rows tr", "theirs:1");
-  await holder.release();
-  await page.close();
 });
 
 await test("both languages have all texts, and Chinese is shown", async () => {
@@ -242,7 +225,6 @@ await test("both languages have all texts, and Chinese is shown", async () => {
   check(different.length === 0, "missing: " + different.join(", "));
   await page.click("#language");
   check(await page.evaluate(() => document.querySelector("#list h1").textContent) === "Locks", "it is not English again");
-  await page.close();
 });
 
 await test("it says that there are too many viewers, and gets a place when there is one", async () => {
@@ -256,7 +238,6 @@ await test("it says that there are too many viewers, and gets a place when there
   for (const one of viewers) one.stop.abort();
   await isState(page, "live");
   problems.length = 0; // a request that is refused is an error in the console
-  await page.close();
 });
 
 await test("without JavaScript there is a table", async () => {
@@ -269,8 +250,6 @@ await test("without JavaScript there is a table", async () => {
     await page.goto(view.url + "?table", { waitUntil: "domcontentloaded" });
   }
   check((await page.content()).includes("&lt;b&gt;bold&lt;/b&gt;"), "the lock is not in the table");
-  await holder.release();
-  await page.close();
 });
 
 const scene = await startScene("/t/scene", "many");
@@ -280,7 +259,6 @@ await test("the page of a lost lock fits into 360 pixels", async () => {
   await until(page, "a lost lock", () => document.querySelector("#ended-rows .tag.lost"));
   await until(page, "its lanes", () => document.querySelectorAll("#lanes .lane").length > 1);
   await fits(page);
-  await page.close();
 });
 
 await test("a thousand locks scroll at ease", async () => {
@@ -306,7 +284,6 @@ await test("a thousand locks scroll at ease", async () => {
   console.log(`       ${seen.names} locks, at most ${seen.most} rows at a time, longest step ${Math.round(seen.longest)} ms`);
   check(seen.names >= 1000, `only ${seen.names} were reached`);
   check(seen.most < 80, `${seen.most} rows at a time`);
-  await page.close();
 });
 
 for (const [scheme, width] of [["light", 1200], ["dark", 1200], ["light", 360], ["dark", 360]]) {
@@ -320,7 +297,6 @@ for (const [scheme, width] of [["light", 1200], ["dark", 1200], ["light", 360], 
     await until(page, "a contender that has ended", () => document.querySelector("#ended-rows tr"));
     await accessible(page);
     await fits(page);
-    await page.close();
   });
 }
 scene.kill("SIGKILL");

@@ -37,11 +37,19 @@ export async function startView(paths, { port = 0, words = [], at = servers } = 
   return view;
 }
 
+const opened = []; // functions that end what tidy() ends
+
+// Closes the pages that were opened, and releases the locks: in the order in which they were taken.
+export async function tidy() {
+  for (const end of opened.splice(0)) await end();
+}
+
 // Holds a lock until release() or kill(). It is queued when this returns; `held` resolves when it has the lock.
 export function hold(path, identity, words = []) {
   const holder = cli(["hold", ...words, path], { ZKLOCK_IDENTITY: identity });
   holder.held = holder.line();
   holder.release = () => { holder.stdin.end(); return holder.ended(); };
+  opened.push(holder.release);
   return holder;
 }
 
@@ -72,6 +80,7 @@ export const problems = [];
 // Opens a page. Errors of its console are added to `problems`.
 export async function open(url, { width = 1200, height = 800, scheme = "light", language = "en", javascript = true } = {}) {
   const page = await browser.newPage();
+  opened.push(() => page.isClosed() || page.close());
   page.setDefaultTimeout(PATIENCE);
   await page.setViewport({ width, height });
   await page.setJavaScriptEnabled(javascript);

@@ -103,17 +103,11 @@ add_users() {
 
 # C tests that include a header.
 units_with() {
-    local source
-    while read -r source; do
-        units+=("$(basename "$source" .c)")
-    done < <(grep -lF "#include \"$1\"" spec/unit/test_*.c)
+    mapfile -t -O "${#units[@]}" units < <(grep -lF "#include \"$1\"" spec/unit/test_*.c | xargs -r basename -s .c)
 }
 
-# The specs of documentation without the one that starts databases, which belongs to one page.
-documentation=()
-for file in spec/contract/docs_*_spec.lua; do
-    [ "$file" = spec/contract/docs_fencing_spec.lua ] || documentation+=("$file")
-done
+# The specs of documentation without docs_fencing_spec.lua, which starts databases, and belongs to one page.
+documentation=(spec/contract/docs_[!f]*_spec.lua)
 
 sort_out() {
     local file=$1 name
@@ -212,7 +206,6 @@ once() {
 }
 mapfile -t behaviours < <(once "${behaviours[@]}")
 mapfile -t contracts < <(once "${contracts[@]}")
-mapfile -t units < <(once "${units[@]}")
 mapfile -t fuzzers < <(once "${fuzzers[@]}")
 
 # A run of all of behaviour is in virtual time only. Of a single file, the parts that cannot run there run on real servers.
@@ -230,12 +223,7 @@ done
 
 # ---- What is built: no more than is run ---------------------------------------------------------------------------------
 
-if [ -n "$engine" ]; then
-    for file in spec/unit/test_*.c; do
-        name=$(basename "$file" .c)
-        [ "$name" = test_system ] || units+=("$name")
-    done
-fi
+[ -z "$engine" ] || mapfile -t -O "${#units[@]}" units < <(basename -s .c spec/unit/test_*.c | grep -vx test_system)
 mapfile -t units < <(once "${units[@]}")
 targets=("${units[@]}")
 [ -z "$engine" ] || targets+=(simulate scenes)

@@ -71,8 +71,7 @@ step_translations() {
 step_site() {
     local build=${SITE_BUILD:-$PWD/build} input output version log
     input=$build/site-input log=$build/site.log
-    version=$(cat lua/zklock/version.lua lua/zklock/init.lua 2>/dev/null | sed -n 's/^\( *VERSION =\|return\) "\([0-9].*\)",\{0,1\}$/\2/p')
-    [ -n "$version" ] || { complain "lua/zklock has no version" && return; }
+    version=$(cat VERSION) || return
     output=$build/site/$version
     rm -rf "$input" "$output"
     mkdir -p "$input"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 #
-# Sends lock cycles through nginx until CYCLES have been granted, and watches the resources of the worker. Among the cycles are
-# timeouts, refused tries, clients that hang up, killed light threads and reloads. Fails if the resources grow. tools/soak-nginx.lua
-# says what is measured and allowed.
+# Sends lock cycles through nginx until CYCLES have been granted. Fails if the resources of its worker grow, as tools/soak-nginx.lua
+# says.
 #
 # Usage: tools/soak-nginx.sh [CYCLES]     (100000)
 

@@ -107,9 +107,9 @@ static inline zkl_client *zkl_client_of(const zkl_desk *desk)
 /* Any thread. Copies a connection string with its servers in random order, so that clients spread over them. NULL: no memory. */
 char *zkl_shuffle_servers(const char *servers);
 /* The engine's callback `configured` (zkl_session_host), of a client that follows the configuration; `context` is the client. */
-void zkl_client_configured(void *context, int rc, const char *configuration, int32_t length);
-/* I/O thread. Returns the servers to connect to, in this order, if they have changed; NULL: they have not, or there is no memory. */
-char *zkl_servers_take(zkl_client *client);
+bool zkl_client_configured(void *context, int rc, const char *configuration, int32_t length);
+/* I/O thread, engine_mutex. Gives the connector the servers if they have changed. Returns whether the connection must be ended now. */
+bool zkl_servers_take(zkl_client *client);
 void zkl_servers_free(zkl_servers *servers);
 
 /* --- io_turn.c ----------------------------------------------------------------------------------------------------- */

@@ -175,21 +175,12 @@ void zkl_client_end_turn(zkl_client *client, bool silently)
     zkl_client_publish(client, silently);
 }
 
-/* Takes the servers that were set. Returns whether the connection must be ended: its server is not one of them. I/O thread. */
-static bool take_servers(zkl_client *client)
-{
-    char *servers = zkl_servers_take(client);
-    bool leave = servers != NULL && zkl_connector_set_servers(client->connector, servers);
-    zkl_free(servers);
-    return leave;
-}
-
 /* Does what is due in the engine, and asks it what to wait for next. `by_caller` as in zkl_client_turn. */
 static void prepare(zkl_client *client, zkl_poll *wanted, bool by_caller)
 {
     client->socket.connecting = false;
     client->socket.may_block = !by_caller;
-    bool leave = !by_caller && take_servers(client);
+    bool leave = !by_caller && zkl_servers_take(client);
     zkl_engine_prepare(client->engine, zkl_clock(), wanted);
     if (client->tls_link != NULL) {
         zkl_tls_link_prepare(client->tls_link);

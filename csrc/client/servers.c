@@ -73,15 +73,19 @@ static char *join(const char *first, const char *given)
     return joined;
 }
 
-char *zkl_servers_take(zkl_client *client)
+bool zkl_servers_take(zkl_client *client)
 {
     zkl_servers *servers = &client->servers;
+    bool leave = false;
     pthread_mutex_lock(&client->desk.mutex);
-    const char *first = servers->followed != NULL ? servers->followed : "";
-    char *taken = servers->changed ? join(first, servers->given) : NULL;
-    servers->changed = servers->changed && taken == NULL; /* memory is short: the next turn tries again */
+    if (servers->changed) {
+        char *taken = join(servers->followed != NULL ? servers->followed : "", servers->given);
+        /* memory is short: the next turn tries again */
+        servers->changed = taken == NULL || !zkl_connector_set_servers(client->connector, taken, &leave);
+        zkl_free(taken);
+    }
     pthread_mutex_unlock(&client->desk.mutex);
-    return taken;
+    return leave;
 }
 
 /* Returns whether each server of one list is in the other one. */
@@ -97,13 +101,18 @@ static bool is_part(const char *one, const char *other)
     return true;
 }
 
-/* Takes `servers`, unless they are those that are followed already: then returns false. */
+/*
+ * Takes `servers`, and returns true, unless they are followed already, or the program has set others since the connection was begun: the
+ * servers at its other end may not be those that the program means now.
+ */
 static bool follow(zkl_client *client, char *servers)
 {
     zkl_servers *known = &client->servers;
     pthread_mutex_lock(&client->desk.mutex);
     char *before = known->followed;
-    if (before != NULL && is_part(before, servers) && is_part(servers, before)) {
+    bool same = before != NULL && is_part(before, servers) && is_part(servers, before);
+    bool set = before == NULL && known->changed;
+    if (same || set || !zkl_connector_connected(client->connector)) {
         pthread_mutex_unlock(&client->desk.mutex);
         return false;
     }
@@ -141,18 +150,19 @@ static void tell(zkl_client *client, const char *why)
     }
 }
 
-void zkl_client_configured(void *context, int rc, const char *configuration, int32_t length)
+bool zkl_client_configured(void *context, int rc, const char *configuration, int32_t length)
 {
     zkl_client *client = context;
     if (rc != ZOK) {
         tell(client, zkl_words_of(rc));
-        return;
+        return true;
     }
     char port[sizeof "65535"];
     bool local;
     read_given(client, port, &local);
     char *servers = zkl_members(configuration, length, client->tls_link != NULL ? port : NULL, local);
     char *shuffled = servers != NULL && *servers != '\0' ? zkl_shuffle_servers(servers) : NULL;
+    bool able = servers != NULL && (*servers == '\0' || shuffled != NULL);
     if (servers != NULL && *servers == '\0') {
         tell(client, client->tls_link != NULL ? "it names no servers" : "it names no ports for clients");
     } else if (shuffled != NULL && follow(client, shuffled)) {
@@ -163,6 +173,7 @@ void zkl_client_configured(void *context, int rc, const char *configuration, int
     }
     zkl_free(shuffled);
     zkl_free(servers);
+    return able;
 }
 
 bool zkl_client_set_servers(zkl_client *client, const char *servers)

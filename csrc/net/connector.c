@@ -455,7 +455,7 @@ static int32_t find_server(const zkl_server_list *list, const char *text)
     return -1;
 }
 
-bool zkl_connector_set_servers(zkl_connector *connector, const char *servers)
+bool zkl_connector_set_servers(zkl_connector *connector, const char *servers, bool *leave)
 {
     zkl_race_state state = connector->race.state;
     bool connected = state == ZKL_RACE_TRYING || state == ZKL_RACE_ANSWERED;
@@ -481,7 +481,13 @@ bool zkl_connector_set_servers(zkl_connector *connector, const char *servers)
     connector->winner.server = current >= 0 ? current : 0;
     zkl_free(connector->hosts);
     connector->hosts = hosts;
-    return connected && current < 0;
+    *leave = connected && current < 0;
+    return true;
+}
+
+bool zkl_connector_connected(const zkl_connector *connector)
+{
+    return connector->race.state == ZKL_RACE_ANSWERED;
 }
 
 const char *zkl_connector_addresses(const zkl_connector *connector)

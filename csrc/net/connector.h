@@ -31,10 +31,13 @@ zkl_connector *zkl_connector_new(const char *servers, int32_t session_timeout_ms
                                  zkl_connector_log_fn log, void *log_context, char *message);
 void zkl_connector_free(zkl_connector *connector);
 /*
- * Replaces the servers. A connection with one that is in the new list goes on. Returns true if the C client's connection must be ended
- * because its server is not; the next race is about the new ones. Without memory, nothing changes. I/O thread.
+ * Replaces the servers. A connection with one that is in the new list goes on. Sets *leave to true if the C client's connection must be
+ * ended because its server is not; the next race is about the new ones. Returns false if there is no memory: nothing has changed. I/O
+ * thread.
  */
-bool zkl_connector_set_servers(zkl_connector *connector, const char *servers);
+bool zkl_connector_set_servers(zkl_connector *connector, const char *servers, bool *leave);
+/* Returns whether the C client's connection is with one of the servers, which has answered. */
+bool zkl_connector_connected(const zkl_connector *connector);
 /* The connection string for the C client: the listener's address, and the chroot. Any thread. */
 const char *zkl_connector_addresses(const zkl_connector *connector);
 

@@ -27,11 +27,10 @@ static void on_read(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_configuration *configuration = owner;
     const zkl_session_host *host = &configuration->wire->host;
-    if (rc == ZTHROTTLEDOP) {
+    bool lost = zkl_outcome_unknown(rc); /* it is read on the next connection */
+    if (rc == ZTHROTTLEDOP || (!lost && !host->configured(host->context, rc, reply->data, reply->length))) {
         configuration->wanted = true;
         zkl_try_later(configuration->wire);
-    } else if (!zkl_outcome_unknown(rc)) { /* otherwise it is read on the next connection */
-        host->configured(host->context, rc, reply->data, reply->length);
     }
 }
 

@@ -87,10 +87,10 @@ typedef struct {
     /* Returns why no server is reached, or why the driver has ended the connection, and the code for it; NULL: not known. */
     const char *(*problem)(void *context, zkl_code *code);
     /*
-     * The ensemble's configuration was read: `data` has `length` bytes if `rc`, the C client's result, is ZOK. NULL: it is not wanted,
-     * and never read.
+     * The ensemble's configuration was read: `data` has `length` bytes if `rc`, the C client's result, is ZOK. Returns false if it is
+     * to be read again, since there is no memory. NULL: it is not wanted, and never read.
      */
-    void (*configured)(void *context, int rc, const char *data, int32_t length);
+    bool (*configured)(void *context, int rc, const char *data, int32_t length);
 } zkl_session_host;
 
 /* Whether the connection must be given up before it is used: only a new one arms forgotten watches again, and drops old requests. */

@@ -1,6 +1,7 @@
 --- A client learns from the servers which servers there are.
 
 local cluster = require "spec.support.cluster"
+local core = require "zklock.core"
 local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local is_virtual = require "spec.support.is_virtual"
@@ -136,6 +137,23 @@ describe("a client that follows the configuration of the servers", function()
         end)
         assert(client:exists("/", { timeout = 60 }))
         assert.equal(1, client:stats().sessions)
+    end)
+
+    it("takes nothing from set_servers back when a configuration comes from the servers of before", function()
+        servers:configure { 1 }
+        local link = fixture.proxy(servers:address(1))
+        local client, log = open(link.address)
+        await(client, log, "the servers of the ensemble are", 1)
+        link:delay(100)
+        local requests = client:stats().requests
+        servers:configure { 1, 3 }
+        eventually(function()
+            return client:stats().requests > requests
+        end)
+        local arrived = core.now() + 0.3
+        while core.now() < arrived do end -- in virtual time no thread of the client reads the answer
+        assert.is_true(client:set_servers(servers:address(2)))
+        await_server(client, log, servers:address(2))
     end)
 end)
 

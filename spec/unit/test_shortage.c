@@ -218,6 +218,35 @@ static void lives_without_any_one_allocation(void **state)
     print_message("%d of %d allocations of a life have failed\n", (int)points, (int)all);
 }
 
+/* A client that is told to use another name of its server does so in the end, whichever allocation fails. */
+static void changes_servers_without_any_one_allocation(void **state)
+{
+    (void)state;
+    int64_t memory = zkl_memory_in_use();
+    int descriptors = open_descriptors();
+    char named[sizeof servers + sizeof "localhost"];
+    snprintf(named, sizeof named, "localhost%s", strrchr(servers, ':'));
+    const char *const lists[] = {servers, named};
+    const zkl_client_options options = {.servers = servers, .session_timeout_ms = 1000, .lease = true};
+    char message[ZKL_MESSAGE_SIZE];
+    zkl_client *client = zkl_client_open(&options, message, NULL);
+    assert_non_null(client);
+    wait_for_state(client, ZKL_STATE_CONNECTED);
+    int64_t changes = 0;
+    for (int64_t point = 0; point < 30; point++) {
+        zkl_memory_fail_some(point, 1);
+        bool set = zkl_client_set_servers(client, lists[(changes + 1) % 2]);
+        changes += set;
+        for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).connections != 1 + changes;) {
+            assert_true(zkl_clock() < until);
+            wait_for_notification(client);
+        }
+        zkl_memory_fail_after(-1);
+    }
+    close_client(client);
+    assert_nothing_left(memory, descriptors);
+}
+
 /* After all that no contender is left at any of the locks' paths. */
 static void leaves_no_node(void **state)
 {
@@ -325,9 +354,13 @@ static void gives_all_memory_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lives_without_any_one_allocation),  cmocka_unit_test(leaves_no_node),
-        cmocka_unit_test(says_that_there_is_no_thread),      cmocka_unit_test(says_that_there_is_no_pipe),
-        cmocka_unit_test(waits_until_there_are_descriptors), cmocka_unit_test(gives_all_memory_back),
+        cmocka_unit_test(lives_without_any_one_allocation),
+        cmocka_unit_test(changes_servers_without_any_one_allocation),
+        cmocka_unit_test(leaves_no_node),
+        cmocka_unit_test(says_that_there_is_no_thread),
+        cmocka_unit_test(says_that_there_is_no_pipe),
+        cmocka_unit_test(waits_until_there_are_descriptors),
+        cmocka_unit_test(gives_all_memory_back),
     };
     return cmocka_run_group_tests_name("shortage", tests, start_server, stop_server);
 }

@@ -23,7 +23,7 @@ local options = require "zklock.options"
 local short = require("zklock.text").short
 local wait = require "zklock.wait"
 
-local error, next, pairs, setmetatable, tostring, type = error, next, pairs, setmetatable, tostring, type
+local error, next, pairs, pcall, setmetatable, tostring, type = error, next, pairs, pcall, setmetatable, tostring, type
 local huge, max = math.huge, math.max
 local format = string.format
 local now = core.now
@@ -339,14 +339,27 @@ function wait_kind.cancel(subject)
     return true
 end
 
+--- Makes the call. Runs protected.
+local function begin(subject, settings)
+    local watch = subject.watch
+    local call = Call.begin(watch._client, wait_kind, subject, watch._operation, subject.seconds, settings.callback, watch)
+    subject.call = call
+    watch._calls[call] = true
+    return call
+end
+
 local function begin_wait(watch, settings)
     local able, message, code = Call.is_possible(watch._client)
     if not able then
         return nil, message, code
     end
-    local subject = { watch = watch, seconds = settings.timeout, cancelled = false }
-    local call = Call.begin(watch._client, wait_kind, subject, watch._operation, settings.timeout, settings.callback, watch)
-    watch._calls[call], subject.call = true, call
+    local subject = { watch = watch, seconds = settings.timeout, call = false, cancelled = false }
+    local ok, call = pcall(begin, subject, settings)
+    if not ok then
+        Call.take_back(watch._client, subject)
+        watch._calls[subject.call] = nil
+        error(call, 0)
+    end
     return call
 end
 

@@ -6,6 +6,7 @@
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
+local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local hold_of = require "spec.support.hold_of"
 local interrupts = require "spec.support.interrupts"
@@ -381,6 +382,31 @@ describe("an error at any instruction of", function()
                     assert(case.hold:release())
                 end
                 assert_free(case.lock)
+            end
+        }) > 10)
+    end)
+
+    it("the wait for a watch with a callback leaves nothing, or the callback gets the event", function()
+        local path = fixture.path()
+        assert(client:create(path))
+        assert.is_true(interrupts.sweep({
+            prepare = function()
+                return { watch = select(3, client:get(path, { watch = true })), calls = 0 }
+            end,
+            run = function(case)
+                assert(case.watch:wait { callback = function(event)
+                    case.calls, case.event = case.calls + 1, event
+                end })
+                case.returned = true
+            end,
+            check = function(case)
+                assert(client:set(path, "x"))
+                eventually(function()
+                    client:pump()
+                    return case.watch:fired() and not next(client:desk().calls)
+                end)
+                assert.is_true(case.calls == 1 or not case.returned)
+                assert.equal(case.calls == 1 and "changed" or nil, case.event)
             end
         }) > 10)
     end)

@@ -22,18 +22,26 @@
 --     with which this one goes on.
 --   * `cancel(subject)` ends the request; afterwards decided(subject) is true. Returns whether there was a request to end.
 --   * `deliver(subject, fn, …)` optional: calls fn(…), with the results. It runs in the callback's coroutine.
+--   * `abandon(subject)` optional: gives back what the results would have been, since an error has ended `results`. Does nothing
+--     the second time.
+--
+-- An error at any instruction of the pump (Ctrl-C) leaves a call as it was, or with an answer for the next pump.
 
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
 local wait = require "zklock.wait"
 
-local getmetatable, next, pairs, setmetatable, tostring = getmetatable, next, pairs, setmetatable, tostring
+local getmetatable, next, pairs, select, setmetatable, tostring = getmetatable, next, pairs, select, setmetatable, tostring
+local unpack = table.unpack or unpack
 local format = string.format
 local huge = math.huge
 local now = core.now
 
 --- Seconds before its deadline at which a call counts as late: more than the clocks of Lua and C differ by rounding.
 local ROUNDING = 1e-6
+
+--- The answer if an error has ended `results`.
+local INTERRUPTED = { n = 3, nil, "an error came between the answer and the callback", "failed" }
 
 ---@class zklock.Call
 local Call = {}
@@ -82,7 +90,8 @@ end
 function Call.begin(client, kind, subject, handle, seconds, fn, observer)
     local call = setmetatable({
         _client = client, _kind = kind, _subject = subject, _handle = handle, _fn = fn, _deadline = now() + seconds,
-        _observes = observer == nil, _next = false
+        _observes = observer == nil, _next = false,
+        _results = false -- the answer, with their number `n`, until the callback has begun
     }, Call)
     local desk = client:desk()
     local is_first = next(desk.calls) == nil
@@ -106,7 +115,6 @@ end
 local function finish(call)
     local client = call._client
     local desk = client:desk()
-    call._fn = nil
     desk.calls[call] = nil
     if call._observes and desk.observers[call._handle:id()] == call then
         desk.observers[call._handle:id()] = nil
@@ -120,41 +128,63 @@ end
 function Call.take_back(client, subject)
     for call in pairs(client:desk().calls) do
         if call._subject == subject then
+            call._fn = nil
             return finish(call)
         end
     end
 end
 
---- Runs the callback, unless another call goes on for it.
-local function answer(call, fn, ...)
-    if getmetatable((...)) == Call then
-        call._next = (...)
-        return
+local function pack(...)
+    return { n = select("#", ...), ... }
+end
+
+--- Runs the callback with the results, in its own coroutine. Only the first time: an error may have kept the pump from noting it.
+local function run(call, ...)
+    local fn, deliver = call._fn, call._kind.deliver
+    call._fn = nil -- first: without it, the results are not asked for again
+    call._results = false
+    if fn and deliver then
+        return deliver(call._subject, fn, ...)
+    elseif fn then
+        return fn(...)
     end
-    local deliver, subject = call._kind.deliver, call._subject
-    local what = "of " .. call._kind.name
-    if not deliver then
-        return call._client:run_callback(what, fn, ...)
+end
+
+--- Has the callback run, unless another call goes on for it.
+local function answer(call)
+    local results = call._results
+    if getmetatable(results[1]) == Call then
+        call._next, call._fn = results[1], nil
+    else
+        call._client:run_callback("of " .. call._kind.name, function(...)
+            return run(call, ...)
+        end, unpack(results, 1, results.n))
     end
-    call._client:run_callback(what, function(...)
-        return deliver(subject, fn, ...)
-    end, ...)
+    finish(call)
 end
 
 --- For the pump: the handle, or the client's state, has changed. Runs the callback if the answer is there, or the time is up.
 function Call.handle_changed(self)
-    local fn, left = self._fn, self._deadline - now()
-    if not fn then
-        return
-    elseif self._kind.decided(self._subject) then
-        finish(self)
-        return answer(self, fn, self._kind.results(self._subject, false))
-    elseif left <= ROUNDING then
-        finish(self)
-        return answer(self, fn, self._kind.results(self._subject, true))
-    elseif left < huge then
-        self._handle:limit(left) -- the deadline of another call has passed, or this one was rounded
+    local kind, subject = self._kind, self._subject
+    if not self._fn then
+        return finish(self) -- an error has kept the pump from that
+    elseif self._results == INTERRUPTED then
+        if kind.abandon then
+            kind.abandon(subject)
+        end
+    elseif not self._results then
+        local left = self._deadline - now()
+        local is_late = not kind.decided(subject)
+        if is_late and left > ROUNDING then
+            if left < huge then
+                self._handle:limit(left) -- the deadline of another call has passed, or this one was rounded
+            end
+            return
+        end
+        self._results = INTERRUPTED
+        self._results = pack(kind.results(subject, is_late))
     end
+    return answer(self)
 end
 
 --- Ends the call. Its callback gets the code "cancelled", from the pump. A write that is cancelled may be executed or not.

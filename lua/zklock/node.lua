@@ -322,9 +322,13 @@ function wait_kind.decided(subject)
     return subject.cancelled or decided(subject.watch)
 end
 
+function wait_kind.abandon(subject)
+    subject.watch._calls[subject.call] = nil
+end
+
 function wait_kind.results(subject, is_late)
     local watch = subject.watch
-    watch._calls[subject.call] = nil
+    wait_kind.abandon(subject)
     if subject.cancelled then
         return nil, format("the wait for a change of %s was cancelled", short(watch._path)), "cancelled"
     elseif is_late then

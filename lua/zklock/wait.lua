@@ -461,6 +461,7 @@ local function pass_on(client)
         if desk.missed then
             desk.missed = false
             tell_observers(desk)
+            wait.tell_calls(desk.calls)
         end
         changed = false
         client:drain_log()

@@ -411,6 +411,45 @@ describe("an error at any instruction of", function()
         }) > 10)
     end)
 
+    -- A callback that an error interrupts at its beginning has been called: its lock is kept until the lock's object is collected.
+    it("the pump gives a lock to its callback, or gives it back", function()
+        local path, reported = fixture.path(), 0
+        local pumped = fixture.client({ session_timeout = 30, log = function(_, message)
+            reported = reported + (message:find("the callback of acquire raised: interrupted!", 1, true) and 1 or 0)
+        end })
+        assert.is_true(interrupts.sweep({
+            spared = "interrupt_spec",
+            prepare = function()
+                local case, granted = { lock = pumped:mutex(path, { on_lost = on_lost }), calls = 0 }, pumped:stats().grants
+                assert(case.lock:acquire({ timeout = 20, callback = function(hold)
+                    case.calls, case.hold = case.calls + 1, hold
+                end }))
+                eventually(function()
+                    return pumped:stats().grants > granted
+                end)
+                reported = 0
+                return case
+            end,
+            run = function()
+                pumped:pump()
+            end,
+            check = function(case)
+                eventually(function()
+                    pumped:pump()
+                    return not next(pumped:desk().calls)
+                end)
+                assert.equal(1, case.calls + reported)
+                if case.hold then
+                    assert(case.hold:release())
+                end
+                case.lock = nil
+                collectgarbage()
+                assert(pumped:flush(20))
+                assert.equal(0, pumped:stats().entries)
+            end
+        }) > 10)
+    end)
+
     -- The error comes after the pump has taken the notifications from C, and before it has handled them.
     local across_pcall = compat.PCALL_YIELDS and it or pending
     across_pcall("the pump loses no wake-up", function()

@@ -33,6 +33,10 @@ function kind.results(subject)
     return nil, message, code
 end
 
+function kind.abandon(subject)
+    subject.hold:_abandon()
+end
+
 function kind.cancel(subject)
     return acquire.cancel(subject.hold)
 end

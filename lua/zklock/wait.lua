@@ -486,8 +486,11 @@ function wait.pump(client)
     if is_deep() then
         return (pass_on_handles(desk, true))
     end
+    local thread = coroutine.running() or MAIN
+    local depth = depths[thread]
     local ok, more = pcall(pass_on, client)
     if not ok then
+        depths[thread] = depth
         desk.missed = true
         wait.wake_everybody(client)
         error(more, 0)

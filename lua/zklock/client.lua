@@ -104,7 +104,7 @@ function Client:on(event, fn)
     if event ~= "state" then
         error('client:on: event must be "state"', 2)
     elseif type(fn) ~= "function" then
-        error(format("client:on: the second argument must be a function (got a %s)", type(fn)), 2)
+        error(format("client:on: the second argument must be a function (got %s)", options.describe(fn)), 2)
     end
     local listener = { fn = fn }
     local listeners = self._desk.listeners

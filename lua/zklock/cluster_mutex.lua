@@ -7,8 +7,9 @@
 local key_path = require "zklock.key"
 local options = require "zklock.options"
 local short = require("zklock.text").short
+local text_of = require("zklock.report").text_of
 
-local debug, getmetatable, tostring, type, xpcall = debug, getmetatable, tostring, type, xpcall
+local debug, getmetatable, type, xpcall = debug, getmetatable, type, xpcall
 local format = string.format
 
 local cluster_mutex = {}
@@ -33,7 +34,7 @@ end
 ---@return string? wrong
 function cluster_mutex.read(key, settings, fn)
     if type(key) ~= "string" then
-        return nil, format("key must be a string (got %s)", key == nil and "nil" or "a " .. type(key))
+        return nil, format("key must be a string (got %s)", options.describe(key))
     end
     local read, wrong = options.read(settings, SCHEMA)
     if not read then
@@ -41,7 +42,7 @@ function cluster_mutex.read(key, settings, fn)
     elseif read.no_wait and read.timeout then
         return nil, "option 'timeout' must not be given together with no_wait"
     elseif not is_callable(fn) then
-        return nil, format("the third argument must be a function (got %s)", fn == nil and "nil" or "a " .. type(fn))
+        return nil, format("the third argument must be a function (got %s)", options.describe(fn))
     end
     return read
 end
@@ -56,7 +57,7 @@ local function run_first(lock, run, fn)
         fn(lock)
     end, debug.traceback)
     if not ok then
-        run.raised = raised
+        run.raised = text_of(raised)
     end
 end
 
@@ -89,7 +90,7 @@ function cluster_mutex.run(client, key, settings, fn)
             end
         end or nil
     })
-    local run = { began = false, raised = nil }
+    local run = { began = false, raised = false }
     local timeout = settings.no_wait and 0 or settings.timeout or settings.ttl
     local ok, message, code
     if settings.no_cleanup then
@@ -97,8 +98,8 @@ function cluster_mutex.run(client, key, settings, fn)
     else
         ok, message, code = lock:with_lock(run_first, timeout, run, fn)
     end
-    if run.raised ~= nil then
-        return nil, format("the function of the cluster mutex '%s' raised: %s", short(key), tostring(run.raised)), "failed"
+    if run.raised then
+        return nil, format("the function of the cluster mutex '%s' raised: %s", short(key), run.raised), "failed"
     elseif ok then
         return run.began
     elseif code == "timeout" and settings.no_wait then

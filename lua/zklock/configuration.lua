@@ -7,6 +7,7 @@
 
 local core = require "zklock.core"
 local options = require "zklock.options"
+local text_of = require("zklock.report").text_of
 
 local io, ipairs, load, loadstring, os, pairs, pcall = io, ipairs, load, rawget(_G, "loadstring"), os, pairs, pcall
 local setfenv, tonumber, tostring, type = rawget(_G, "setfenv"), tonumber, tostring, type
@@ -131,7 +132,7 @@ local function read_file(name, found, optional)
         return nil
     end)
     if not chunk or not ok then
-        return nil, "cannot read the settings: " .. tostring(problem or values)
+        return nil, "cannot read the settings: " .. text_of(problem or values)
     elseif type(values) ~= "table" then
         return nil, format("%s must return a table", name)
     elseif (values.auth or values.tls_key_password) and core.others_may_read(name) then

@@ -71,7 +71,7 @@ return function(prefix, key)
     if wrong then
         return nil, "prefix: " .. wrong
     elseif type(key) ~= "string" then
-        return nil, format("key must be a string (got a %s)", type(key))
+        return nil, format("key must be a string (got %s)", options.describe(key))
     end
     return prefix .. "/" .. component(key)
 end

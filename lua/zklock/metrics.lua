@@ -63,7 +63,7 @@ end
 ---@return string? wrong
 local function read_client(client, labels)
     if type(client) ~= "table" or type(client.group_stats) ~= "function" then
-        return nil, "the first argument must be a client"
+        return nil, format("the first argument must be a client (got %s)", options.describe(client))
     end
     return read_labels(labels)
 end

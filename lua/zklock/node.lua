@@ -23,9 +23,10 @@ local options = require "zklock.options"
 local short = require("zklock.text").short
 local wait = require "zklock.wait"
 
-local error, next, pairs, pcall, setmetatable, tostring, type = error, next, pairs, pcall, setmetatable, tostring, type
+local error, next, pairs, pcall, setmetatable, type = error, next, pairs, pcall, setmetatable, type
 local huge, max = math.huge, math.max
 local format = string.format
+local describe = options.describe
 local now = core.now
 
 local node = {}
@@ -39,7 +40,7 @@ end
 --- Returns the problem with a path to be read, or nil.
 function node.read_problem(path)
     if type(path) ~= "string" then
-        return format("path must be a string (got %s)", path == nil and "nil" or "a " .. type(path))
+        return format("path must be a string (got %s)", describe(path))
     end
     local problem = core.node_path_problem(path)
     return problem and "bad path: " .. problem
@@ -67,14 +68,14 @@ end
 --- Returns the problem with data to be written, or nil.
 function node.data_problem(data)
     if data ~= nil and type(data) ~= "string" then
-        return format("data must be a string or nil (got a %s)", type(data))
+        return format("data must be a string or nil (got %s)", describe(data))
     end
 end
 
 --- Returns the problem with a version argument, or nil.
 function node.version_problem(version)
     local fits, expected = options.version(version == nil and -1 or version)
-    return not fits and format("version must be %s (got %s)", expected, tostring(version)) or nil
+    return not fits and format("version must be %s (got %s)", expected, describe(version)) or nil
 end
 
 --- The settings of each method: `{ check, default }`.

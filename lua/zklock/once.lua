@@ -40,7 +40,7 @@ function once.read(settings, fn)
     elseif (read.every == nil) == (read.slot == nil) then
         return nil, "give one of the options 'every' and 'slot'"
     elseif type(fn) ~= "function" then
-        return nil, format("the third argument must be a function (got %s)", fn == nil and "nil" or "a " .. type(fn))
+        return nil, format("the third argument must be a function (got %s)", options.describe(fn))
     end
     return read
 end

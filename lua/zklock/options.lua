@@ -44,6 +44,7 @@ local function describe(value)
     end
     return "a " .. kind
 end
+options.describe = describe
 
 local function has_nul(text)
     return text:find("\0", 1, true) ~= nil

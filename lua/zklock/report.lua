@@ -3,7 +3,7 @@
 -- It goes to the option `log`. Without `log`, or if `log` raises, it goes where people look: inside nginx to the error log,
 -- elsewhere to stderr. Lua 5.4's warn is not used, because it writes nothing unless the program turns it on.
 
-local io, pcall, rawget, tostring = io, pcall, rawget, tostring
+local io, pcall, rawget, tostring, type = io, pcall, rawget, tostring, type
 local _G = _G
 
 local report = {}
@@ -11,7 +11,7 @@ local report = {}
 --- Returns the text of an error, which may be any value, also one whose __tostring raises.
 function report.text_of(problem)
     local ok, text = pcall(tostring, problem)
-    return ok and text or "an error that has no text"
+    return ok and type(text) == "string" and text or "an error that has no text"
 end
 
 local function write_to_nginx(ngx, message)

@@ -45,6 +45,7 @@ describe("connect refuses", function()
         local long = ("x"):rep(1e6)
         for _, call in ipairs {
             function() connect(long .. ":") end, function() connect("h:1", { [long] = 1 }) end,
+            function() fixture.client():transaction():check("/a", long) end,
             function() fixture.client():multi { [long] = 1 } end
         } do
             local ok, message = pcall(call)
@@ -341,7 +342,7 @@ describe("a lock refuses", function()
     it("a function argument that is not a function", function()
         mistake(function()
             lock:with_lock(nil, 5)
-        end, "lock:with_lock", "first argument must be a function")
+        end, "lock:with_lock", "first argument must be a function (got nil)")
     end)
 
     it("a call with a dot instead of a colon", function()

@@ -325,6 +325,28 @@ describe("acquisitions by callback", function()
         assert.equal(1, found)
     end)
 
+    it("has its error reported, and the pump goes on, whatever the error is", function()
+        local log = {}
+        local client = new_client { log = function(level, message)
+            log[#log + 1] = level == "error" and message or nil
+        end }
+        local lock, odd = client:mutex(fixture.path()), setmetatable({}, { __tostring = function() return {} end })
+        for _, problem in ipairs { odd, false } do
+            local count = #log
+            local asked = assert(lock:acquire { callback = function(held)
+                assert(held:release())
+                error(problem)
+            end })
+            callbacks.run(client, function()
+                return #log > count
+            end)
+            assert.truthy(tostring(asked):find "answered")
+        end
+        assert.same({
+            "the callback of acquire raised: an error that has no text", "the callback of acquire raised: false"
+        }, log)
+    end)
+
     it("hold until the callback ends, or longer with keep, where holds belong to owners, although the owner lives on", function()
         local owner, told = {}, {}
         local client = new_client { wait = setmetatable({ owner = function()

@@ -215,11 +215,18 @@ describe("cluster_mutex", function()
         assert.truthy(message:find("no such table", 1, true), message)
         assert.truthy(message:find("stack traceback", 1, true), message)
         assert.truthy(message:find(key, 1, true), message)
-        ok, message = client:cluster_mutex(key, nil, function()
-            error(setmetatable({}, { __tostring = function() return "an odd error" end }))
-        end)
-        assert.is_nil(ok)
-        assert.truthy(message:find("an odd error", 1, true), message)
+        local function odd(result)
+            return setmetatable({}, { __tostring = function() return result end })
+        end
+        for _, case in ipairs {
+            { odd "an odd error", "an odd error" }, { odd {}, "an error that has no text" }, { false, "false" }, { nil, "" }
+        } do
+            ok, message, code = client:cluster_mutex(key, nil, function()
+                error(case[1])
+            end)
+            assert.same({ nil, "failed" }, { ok, code })
+            assert.truthy(message:find("raised: .*" .. case[2]), message)
+        end
         assert.is_true(fixture.steady_client():cluster_mutex(key, { no_wait = true }, function() end))
     end)
 

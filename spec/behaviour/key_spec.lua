@@ -110,12 +110,13 @@ describe("zklock.path", function()
             assert.is_false(ok)
             assert.truthy(problem:find("key_spec.lua:%d+: zklock.path: prefix: "), problem)
         end
-        for _, key in ipairs { 7, false, {} } do
+        for _, case in ipairs { { 7, "7" }, { false, "false" }, { {}, "a table" } } do
             local ok, problem = pcall(function()
-                path("/l", key)
+                path("/l", case[1])
             end)
             assert.is_false(ok)
-            assert.truthy(problem:find("key_spec.lua:%d+: zklock.path: key must be a string %(got a %a+%)"), problem)
+            local wanted = ("key_spec.lua:%%d+: zklock.path: key must be a string %%(got %s%%)"):format(case[2])
+            assert.truthy(problem:find(wanted), problem)
         end
     end)
 

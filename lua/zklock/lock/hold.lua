@@ -20,8 +20,7 @@ local new_check = require "zklock.check_self"
 local options = require "zklock.options"
 local wait = require "zklock.wait"
 
-local error, getmetatable, ipairs, pairs, setmetatable, tostring, type =
-    error, getmetatable, ipairs, pairs, setmetatable, tostring, type
+local error, getmetatable, ipairs, pairs, setmetatable = error, getmetatable, ipairs, pairs, setmetatable
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local forget, is_over = caller.forget, caller.is_over
@@ -434,8 +433,7 @@ function Hold.read_extend(lock, seconds)
     if fits then
         return seconds
     end
-    return nil, format("seconds must be %s, or math.huge (got %s)", expected,
-        type(seconds) == "number" and tostring(seconds) or "a " .. type(seconds))
+    return nil, format("seconds must be %s, or math.huge (got %s)", expected, options.describe(seconds))
 end
 
 --- Extends by what read_extend has returned.

@@ -18,9 +18,11 @@
 
 local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
+local options = require "zklock.options"
 local wait = require "zklock.wait"
 
 local coroutine, error, pcall, setmetatable, type = coroutine, error, pcall, setmetatable, type
+local format = string.format
 local now = core.now
 
 local with_lock = {}
@@ -33,7 +35,7 @@ local with_lock = {}
 ---@return number? min_hold
 function with_lock.read(self, fn, timeout)
     if type(fn) ~= "function" then
-        return nil, "the first argument must be a function"
+        return nil, format("the first argument must be a function (got %s)", options.describe(fn))
     end
     return self:_read_acquire(timeout, "with_lock")
 end

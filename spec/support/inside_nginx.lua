@@ -9,7 +9,9 @@ local inside = {}
 --- Returns the module's shared client. Its session is long, so that no lock passes on by expiry during a spec, unless the spec has
 -- set `session_timeout`; `tls` as well.
 function inside.client()
-    return assert(zklock.shared(inside.servers, { session_timeout = inside.session_timeout or 60, tls = inside.tls }))
+    return assert(zklock.shared(inside.servers, {
+        session_timeout = inside.session_timeout or 60, tls = inside.tls, follow = inside.follow, log = inside.log
+    }))
 end
 
 --- Returns a mutex with a node for each acquisition, so that a spec sees the waiters by their nodes; unless `handoff` is given.

@@ -104,6 +104,9 @@ local pcall, rawget, require, tostring, type = pcall, rawget, require, tostring,
 -- Runs fn() in a new coroutine; fn raises no errors. Used for the program's callbacks (on_lost, on_revoke, on("state")), which may
 -- then wait without delaying the pump. Without spawn they run inside the pump.
 ---@field spawn? fun(fn: fun())
+-- For code of the program that the loop may break off, as nginx does by ngx.exit. Called in the coroutine that is going to run the
+-- code. Returns a function to be called after the code. If that can never be called any more, fn(argument) is called.
+---@field guard? fun(fn: fun(argument: any), argument: any): fun()
 -- Called with true when the program has asked for an answer by a callback (zklock.call), and with false when there is no such
 -- answer to come any more. Meanwhile the loop must run the pump, and should not end. Without it, attend is called instead of the
 -- former. Must not yield.

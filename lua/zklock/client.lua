@@ -819,11 +819,10 @@ function Client:group(path, settings)
     return Group.new(self, path, read)
 end
 
---- For adapters whose process is about to end: ends all candidacies. Runs on_lost in the running coroutine.
+--- For adapters whose process is about to end: ends all candidacies.
+---@return boolean # whether an on_lost still runs
 function Client.end_leaders(self)
-    if next(self._desk.leaders) then
-        require("zklock.leader").close_all(self)
-    end
+    return next(self._desk.leaders) ~= nil and require("zklock.leader").close_all(self)
 end
 
 -- Nodes ---------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@
 -- its own in luv, cqueues and copas, a timer in nginx, inside client:pump() in a plain program. It may run as long as the
 -- candidate leads, and should look at is_leader() between two pieces of work.
 --
--- The term ends by a loss (the lock's on_lost), by resign or close, by another client's revoke, or by an error of on_elected.
+-- The term ends by a loss (the lock's on_lost), by resign or close, by another client's revoke, or by an error of on_elected, also if
+-- nginx has broken it off (ngx.exit).
 -- Otherwise a leader that does nothing would keep others from leading. on_lost(reason) runs, and only
 -- then the mutex is released, so that the next leader finds the work stopped. A lost mutex needs no release: its lease ended
 -- before the servers could give the mutex to another candidate, and on_lost runs as soon as the loop runs.
@@ -28,7 +29,7 @@ local options = require "zklock.options"
 local queue = require "zklock.inspect.queue"
 local text_of = require("zklock.report").text_of
 
-local ipairs, pairs, pcall, setmetatable = ipairs, pairs, pcall, setmetatable
+local ipairs, next, pairs, pcall, setmetatable = ipairs, next, pairs, pcall, setmetatable
 local format, min = string.format, math.min
 local now = core.now
 local held_acquisition = Hold.held_acquisition
@@ -104,25 +105,45 @@ end
 
 -- Terms ----------------------------------------------------------------------------------------------------------------
 
---- Runs a function of the program. An error in it is reported.
----@return boolean # whether it has returned
-local function run(self, name, fn, argument)
-    if fn then
-        local ok, problem = pcall(fn, argument)
-        if not ok then
-            report(self, "the callback " .. name .. " raised", problem)
-        end
-        return ok
-    end
-    return true
+--- What follows a function of the program that the loop has broken off. Nothing here refers to the coroutine's variables.
+local function break_off(part)
+    report(part.leader, "the callback " .. part.name .. " was broken off", "its coroutine has ended before it has returned")
+    part.leader._client:run_callback(part.name, part.after, part, false)
 end
 
---- Ends a term: tells the program, releases what is left of the lock, and campaigns again. May run in any coroutine.
-local function end_term(self, hold, reason)
-    run(self, "on_lost", self._on_lost, reason)
-    hold:begin_release()
+--- Runs a function of the program, if there is one, and then `part.after(part, ok)`. An error in it is reported. If the loop breaks
+-- it off, that is reported, too, and `after` runs in a coroutine of its own.
+---@param part table { leader =, name = of the function, after =, … what `after` needs }
+local function run(part, fn, argument)
+    if not fn then
+        return part.after(part, true)
+    end
+    local guard = part.leader._client:desk().adapter.guard
+    local settle = guard and guard(break_off, part)
+    local ok, problem = pcall(fn, argument)
+    if settle then
+        settle()
+    end
+    if not ok then
+        report(part.leader, "the callback " .. part.name .. " raised", problem)
+    end
+    part.after(part, ok)
+end
+
+--- After on_lost: releases what is left of the lock, and campaigns again.
+local function after_term(part)
+    local self = part.leader
+    part.hold:begin_release()
     self._ending = false
+    if self._closed then
+        self._client:desk().leaders[self] = nil
+    end
     campaign(self)
+end
+
+--- Ends a term: tells the program first. May run in any coroutine.
+local function end_term(self, hold, reason)
+    run({ leader = self, name = "on_lost", after = after_term, hold = hold }, self._on_lost, reason)
 end
 
 --- Ends the present term, if there is one. From now on is_leader is false.
@@ -144,21 +165,26 @@ local function step_down(self, reason, here)
     return true
 end
 
---- Runs on_elected. If it raises, the term ends, and the candidate pauses before it queues again.
-local function begin_term(self, hold, token)
-    self._held, self._working = hold, true
-    local begun = now()
-    local ok = run(self, "on_elected", self._on_elected, token)
+--- After on_elected. If that has failed, the term ends, and the candidate pauses before it queues again.
+local function after_elected(part, ok)
+    local self = part.leader
     self._working = false
-    if ok or now() - begun > LONGEST_PAUSE then
+    if ok or now() - part.begun > LONGEST_PAUSE then
         self._failures = 0
     end
     if not ok and not self._closed then
         campaign_later(self) -- first: the end of the term would campaign at once
-        if hold == self._held then
+        if part.hold == self._held then
             step_down(self, "failed", true)
         end
     end
+    campaign(self) -- if the term is over already
+end
+
+--- Runs on_elected.
+local function begin_term(self, hold, token)
+    self._held, self._working = hold, true
+    run({ leader = self, name = "on_elected", after = after_elected, hold = hold, begun = now() }, self._on_elected, token)
 end
 
 --- The callback of the mutex: the candidate is elected, or its campaign has failed.
@@ -170,8 +196,9 @@ local function on_answer(self, hold, message, code)
         local token = hold:token()
         if token then
             begin_term(self, hold, token)
+        else
+            campaign(self) -- it is lost already
         end
-        campaign(self) -- if the term is over already
     else
         campaign_failed(self, message, code)
     end
@@ -332,7 +359,6 @@ end
 function Leader:close()
     check_self(self, "close")
     self._closed = true
-    self._client:desk().leaders[self] = nil
     if self._call then
         self._call:cancel()
     end
@@ -340,18 +366,22 @@ function Leader:close()
         self._pause:cancel()
     end
     step_down(self, "closed")
+    if not self._ending then
+        self._client:desk().leaders[self] = nil
+    end
 end
 
---- For adapters whose process is about to end: closes all candidates of a client. Runs on_lost in the running coroutine.
+--- For adapters whose process is about to end: closes all candidates of a client.
+---@return boolean # whether an on_lost still runs
 function Leader.close_all(client)
     local leaders = {}
     for leader in pairs(client:desk().leaders) do
         leaders[#leaders + 1] = leader
     end
     for index = 1, #leaders do
-        step_down(leaders[index], "closed", true)
         leaders[index]:close()
     end
+    return next(client:desk().leaders) ~= nil
 end
 
 --- "zklock leader (/path, leading)".

@@ -150,4 +150,55 @@ describe("inside nginx, leadership #nginx", function()
         assert.equal(terms[1][2], terms[3][2])
         inside.nobody_complained(server)
     end)
+
+    --- Starts a server with one candidate whose functions note their names, and that is broken off in the first call of one.
+    local function start_broken(broken, file)
+        local head = CANDIDATE:gsub('note%("elected', [[
+                if "BROKEN" == "on_elected" and not package.loaded.was_broken then
+                    package.loaded.was_broken = true
+                    ngx.exit(ngx.ERROR)
+                end
+                %0]]):gsub('note%(reason', [[
+                if "BROKEN" == "on_lost" and not package.loaded.was_broken then
+                    package.loaded.was_broken = true
+                    ngx.exit(ngx.ERROR)
+                end
+                %0]]):gsub("BROKEN", broken):gsub("TERMS", file)
+        return inside.start(LOCATIONS, { workers = 1, head = head .. inside.HEAD })
+    end
+
+    --- The only complaint of a server is that this function was broken off.
+    local function complained(server, broken)
+        local complaints = server:complaints()
+        assert.equal(1, #complaints, table.concat(complaints, "\n"))
+        assert.truthy(complaints[1]:find("the callback " .. broken .. " was broken off", 1, true), complaints[1])
+    end
+
+    it("ends with an on_elected that ngx.exit breaks off, and the candidate campaigns again", function()
+        local file = terms_file()
+        local server = start_broken("on_elected", file)
+        local terms = await_terms(file, 2)
+        assert.same({ "failed", "elected" }, { terms[1][1], terms[2][1] })
+        complained(server, "on_elected")
+    end)
+
+    it("passes on after an on_lost that ngx.exit breaks off", function()
+        local file = terms_file()
+        local server = start_broken("on_lost", file)
+        await_terms(file, 1)
+        assert.same({ 200, "true" }, { server:get("/resign") })
+        local terms = await_terms(file, 2)
+        assert.same({ "elected", "elected" }, { terms[1][1], terms[2][1] })
+        complained(server, "on_lost")
+    end)
+
+    it("passes on at a reload although ngx.exit breaks off on_lost, and the worker ends", function()
+        local file = terms_file()
+        local server = start_broken("on_lost", file)
+        local terms = await_terms(file, 1)
+        server:reload(60)
+        terms = await_terms(file, #terms + 1)
+        assert.equal("elected", terms[#terms][1])
+        complained(server, "on_lost")
+    end)
 end)

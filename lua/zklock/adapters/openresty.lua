@@ -161,6 +161,6 @@ function openresty.wait(client, waiter, seconds)
     return true
 end
 
-openresty.spawn = callbacks.spawn
+openresty.spawn, openresty.guard = callbacks.spawn, callbacks.guard
 
 return openresty

@@ -5,10 +5,11 @@
 -- Callbacks begin in the order in which they were spawned, each once. If timers were dropped, callbacks are left: when a callback
 -- that has waited ends, nginx may have room for one more timer, which then starts. If no callback ends, the ticker starts it.
 
+local running = require "zklock.adapters.openresty.requests"
 local ticker = require "zklock.adapters.openresty.ticker"
 
 local ngx = ngx
-local min, pcall = math.min, pcall
+local min, next, pairs, pcall = math.min, next, pairs, pcall
 local timer_at = ngx.timer.at
 
 --- How many timers start in one tick, at most.
@@ -58,13 +59,42 @@ function callbacks.spawn(fn)
     end
 end
 
---- The work of a tick: starts timers for the callbacks that have not begun.
----@return boolean # whether there are any
+--- Guarded code that runs: a unique table -> the timer handler, or request, that runs it.
+local guarded = {}
+
+--- Makes fn(argument) be called if the running handler ends (ngx.exit) before the function that this returns is called. Both must
+-- not refer to variables of a running function: nginx clears the coroutine.
+function callbacks.guard(fn, argument)
+    local guard = { fn = fn, argument = argument }
+    guarded[guard] = running.request()
+    ticker.attend()
+    return function()
+        guarded[guard] = nil
+    end
+end
+
+--- Calls the functions of guards whose handlers have ended.
+local function look_after_guarded()
+    local broken = {}
+    for guard, request in pairs(guarded) do
+        if running.is_over(request) then
+            broken[#broken + 1] = guard
+        end
+    end
+    for index = 1, #broken do
+        guarded[broken[index]] = nil
+        broken[index].fn(broken[index].argument)
+    end
+end
+
+--- The work of a tick: ends what was broken off, and starts timers for the callbacks that have not begun.
+---@return boolean # whether there are any, or guarded code runs
 function callbacks.look_after()
+    look_after_guarded()
     for _ = 1, min(MOST_AGAIN, last - first + 1) do
         start_timer(true)
     end
-    return first <= last
+    return first <= last or next(guarded) ~= nil
 end
 
 return callbacks

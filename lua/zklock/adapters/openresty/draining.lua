@@ -34,7 +34,9 @@ end
 local function close_unused(grace_is_over)
     local left = false
     for client in pairs(pumps) do
-        if not is_closed(client) then
+        if not is_closed(client) and client:end_leaders() then -- before their locks are released
+            left = true
+        elseif not is_closed(client) then
             local holding = release_abandoned(client, true, grace_is_over)
             if has_waiters(client, grace_is_over) or holding then
                 left = true
@@ -49,11 +51,6 @@ end
 
 --- For the ticker: closes the clients of an exiting worker as soon as possible.
 function draining.drain()
-    for client in pairs(pumps) do
-        if not is_closed(client) then
-            client:end_leaders() -- before their locks are released
-        end
-    end
     local grace_ends = ngx.now() + TIMER_GRACE
     local pause = DRAIN_STEP
     while true do

@@ -764,7 +764,7 @@ end
 ---@field on_elected? fun(token: string)
 -- called once for each term, at its end. The reason is "lost" (the session, its lease or the node), "resigned", "closed" (the
 -- candidate or its client), "revoked" (another client has called revoke for a mutex on the path) or "failed" (on_elected has
--- raised). After all but "closed" the candidate campaigns again, when on_elected and on_lost have returned; after "failed" it
+-- raised, or ngx.exit has ended it). After all but "closed" the candidate campaigns again, when on_elected and on_lost have returned; after "failed" it
 -- pauses first, for a second, then for two, four, … up to 60.
 ---@field on_lost? fun(reason: "lost"|"resigned"|"closed"|"revoked"|"failed")
 ---@field identity? string the candidate's name, for other clients; as of Client:mutex

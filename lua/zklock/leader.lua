@@ -9,9 +9,8 @@
 -- its own in luv, cqueues and copas, a timer in nginx, inside client:pump() in a plain program. It may run as long as the
 -- candidate leads, and should look at is_leader() between two pieces of work.
 --
--- The term ends by a loss (the lock's on_lost), by resign or close, by another client's revoke, or by an error of on_elected, also if
--- nginx has broken it off (ngx.exit).
--- Otherwise a leader that does nothing would keep others from leading. on_lost(reason) runs, and only
+-- The term ends by a loss (the lock's on_lost), by resign or close, by another client's revoke, or if on_elected raises an error or
+-- is broken off (ngx.exit). Otherwise a leader that does nothing would keep others from leading. on_lost(reason) runs, and only
 -- then the mutex is released, so that the next leader finds the work stopped. A lost mutex needs no release: its lease ended
 -- before the servers could give the mutex to another candidate, and on_lost runs as soon as the loop runs.
 --

@@ -21,7 +21,7 @@ local options = require "zklock.options"
 local report = require "zklock.report"
 local wait = require "zklock.wait"
 
-local error, next, pairs, setmetatable, type = error, next, pairs, setmetatable, type
+local error, next, pairs, pcall, setmetatable, type = error, next, pairs, pcall, setmetatable, type
 local format = string.format
 local huge, max, min = math.huge, math.max, math.min
 local now = core.now
@@ -263,9 +263,9 @@ function Client.report(self, message)
     report.error(self._log, message)
 end
 
---- Calls one of the program's callbacks. Its error is reported.
-local function run_protected(self, what, fn, ...)
-    local ok, problem = wait.call_back(fn, ...)
+--- Calls one of the program's callbacks by `call`, a pcall. Its error is reported.
+local function run_protected(self, what, call, fn, ...)
+    local ok, problem = call(fn, ...)
     if not ok then
         self:report(format("the callback %s raised: %s", what, report.text_of(problem)))
     end
@@ -277,10 +277,10 @@ function Client.run_callback(self, what, fn, ...)
     if spawn then
         local first, second, third = ...
         return spawn(function()
-            run_protected(self, what, fn, first, second, third)
+            run_protected(self, what, pcall, fn, first, second, third)
         end)
     end
-    run_protected(self, what, fn, ...)
+    run_protected(self, what, wait.call_back, fn, ...)
 end
 
 --- Whether the program is to be told of changes of the state, or of what happens.
@@ -764,8 +764,8 @@ end
 ---@field on_elected? fun(token: string)
 -- called once for each term, at its end. The reason is "lost" (the session, its lease or the node), "resigned", "closed" (the
 -- candidate or its client), "revoked" (another client has called revoke for a mutex on the path) or "failed" (on_elected has
--- raised, or ngx.exit has ended it). After all but "closed" the candidate campaigns again, when on_elected and on_lost have returned; after "failed" it
--- pauses first, for a second, then for two, four, … up to 60.
+-- raised, or ngx.exit has ended it). After all but "closed" the candidate campaigns again, when on_elected and on_lost have
+-- returned; after "failed" it pauses first, for a second, then for two, four, … up to 60.
 ---@field on_lost? fun(reason: "lost"|"resigned"|"closed"|"revoked"|"failed")
 ---@field identity? string the candidate's name, for other clients; as of Client:mutex
 ---@field acl? zklock.Acl as of Client:mutex

@@ -415,7 +415,7 @@ local function leave(thread, depth, ...)
     return ...
 end
 
---- Calls one of the program's callbacks, protected.
+--- Calls one of the program's callbacks in a coroutine that goes on afterwards, protected.
 ---@return boolean ok
 ---@return any ... what it has returned, or raised
 function wait.call_back(fn, ...)

@@ -187,6 +187,59 @@ describe("inside nginx, an acquisition by callback #nginx", function()
         nobody_complained(server)
     end)
 
+    describe("whose callback ngx.exit breaks off", function()
+        local LOCATIONS = [[
+            location = /ask { content_by_lua_block {
+                local inside = require "spec.support.inside_nginx"
+                local client = inside.client()
+                if ngx.var.arg_new then -- its pump begins in a coroutine that was broken off
+                    client = assert(require("zklock").connect(inside.servers, { connect_timeout = 0 }))
+                end
+                for number = 1, tonumber(ngx.var.arg_count) do
+                    assert(client:mutex("@PATH@-" .. number):acquire { timeout = 60, callback = function(held)
+                        ngx.shared.results:incr("called", held and 1 or 0, 0)
+                        if number > 1 then
+                            ngx.sleep(0.02) -- meanwhile the others begin
+                        end
+                        ngx.exit(ngx.ERROR)
+                    end })
+                end
+                ngx.say("asked")
+            } }
+            location = /fill { content_by_lua_block {
+                while ngx.timer.at(300, function() end) do end
+                ngx.say("filled")
+            } }
+        ]]
+
+        --- Asks some times for some locks, each time after the previous callbacks were called.
+        local function ask(server, times, count, arguments)
+            local before = tonumber(select(2, server:get("/report?name=called"))) or 0
+            for number = 1, times do
+                assert.same({ 200, "asked" }, { server:get(("/ask?count=%d%s"):format(count, arguments or "")) })
+                await_report(server, "called", tostring(before + number * count))
+            end
+        end
+
+        it("does not keep later ones from theirs, in whatever coroutines nginx uses again", function()
+            local server = start(LOCATIONS)
+            ask(server, 20, 16)
+            ask(server, 4, 1, "&new=1")
+            nobody_complained(server)
+        end)
+
+        it("does not keep later ones from theirs, if nginx takes no more timers and the pump calls the callbacks", function()
+            local server = start(LOCATIONS, { head = "lua_max_pending_timers 8;\n" .. inside.HEAD })
+            assert.equal(200, (inside.cycle(server):answer())) -- the client has its timers
+            assert.same({ 200, "filled" }, { server:get("/fill") })
+            ask(server, 3, 1)
+            fixture.await_children(server.path .. "-1", 0, 20)
+            for _, line in ipairs(server:complaints()) do
+                assert.truthy(line:find("nginx has no timer for the pump", 1, true), line)
+            end
+        end)
+    end)
+
     it("is refused where its callback could not be called: lua_code_cache off", function()
         local server = start([[
             location = /ask { content_by_lua_block {

@@ -7,6 +7,7 @@
 
 local running = require "zklock.adapters.openresty.requests"
 local ticker = require "zklock.adapters.openresty.ticker"
+local wait = require "zklock.wait"
 
 local ngx = ngx
 local min, next, pairs, pcall = math.min, next, pairs, pcall
@@ -55,7 +56,7 @@ function callbacks.spawn(fn)
     last = last + 1
     kept[last] = fn
     if not start_timer(false) then
-        run_first()
+        wait.call_back(run_first)
     end
 end
 

@@ -12,6 +12,7 @@
 
 local core = require "zklock.core"
 local holds = require "zklock.adapters.openresty.holds"
+local running = require "zklock.adapters.openresty.requests"
 local ticker = require "zklock.adapters.openresty.ticker"
 local wait = require "zklock.wait"
 
@@ -20,6 +21,7 @@ local next, pairs, pcall, setmetatable = next, pairs, pcall, setmetatable
 local huge, min = math.huge, math.min
 local timer_at = ngx.timer.at
 local OVERDUE = ticker.OVERDUE
+local is_over, running_request = running.is_over, running.request
 
 --- Seconds after which a pump gets a new timer: the memory pool of a running timer handler only grows.
 local PUMP_LIFETIME = 60
@@ -273,7 +275,7 @@ local function run_pump(_, pump, number)
     if pump.number ~= number then
         return -- it was given up, and is late
     end
-    pump.begun = true
+    pump.begun, pump.handler = true, running_request()
     local ok, problem = pcall(read_and_pump, pump)
     if pump.watch then
         ngx.thread.kill(pump.watch)
@@ -298,6 +300,10 @@ end
 function start_pump(client, pump, seconds)
     pump.running, pump.begun, pump.stop, pump.asleep, pump.broken = true, false, false, false, false
     pump.since, pump.used = ngx.now(), ngx.now()
+    if pump.in_turn then -- its handler was ended meanwhile, and may have passed on only a part
+        pump.in_turn, pump.watch, client:desk().missed = false, nil, true
+        wait.wake_everybody(client)
+    end
     pump.number = pump.number + 1
     local started, problem = timer_at(seconds or 0, run_pump, pump, pump.number)
     if not started then
@@ -308,9 +314,14 @@ function start_pump(client, pump, seconds)
     return client
 end
 
---- Whether nginx has dropped the timer in which a pump was to run.
+--- Whether nginx has dropped the timer in which a pump was to run, or code of the program has ended its handler (ngx.exit).
 local function is_dropped(pump)
-    return pump.running and not pump.begun and ngx.now() - pump.since > OVERDUE
+    if not pump.running then
+        return false
+    elseif pump.begun then
+        return is_over(pump.handler)
+    end
+    return ngx.now() - pump.since > OVERDUE
 end
 
 --- Makes the handler of a pump end: so that a new one can begin, or, with `asleep`, until the pump is used again.
@@ -353,12 +364,10 @@ function pumping.attend(client)
     local pump = pumps[client]
     if not pump then
         return false -- there is none in this VM, or it was closed
-    elseif not pump.running or pump.asleep or is_dropped(pump) then
-        if pump.begun and pump.running then
-            pump.stop, pump.asleep = false, false -- it was about to go to sleep
-        else
-            start_pump(client, pump)
-        end
+    elseif not pump.running or is_dropped(pump) then
+        start_pump(client, pump)
+    elseif pump.asleep then
+        pump.stop, pump.asleep = false, false -- it was about to go to sleep
     end
     ticker.attend()
     return pump.begun and not pump.broken
@@ -401,12 +410,12 @@ end
 
 --- The work of a tick. Returns whether a pump is running, for which the ticker must go on.
 function pumping.look_after_all(now)
-    local running = false
+    local goes_on = false
     for client, pump in pairs(pumps) do
         look_after(client, pump, now)
-        running = running or pump.running or pump.broken
+        goes_on = goes_on or pump.running or pump.broken
     end
-    return running
+    return goes_on
 end
 
 return pumping

@@ -103,6 +103,9 @@ return {
         "transaction: any one of a semaphore's permits",
         "ui_model: the clock is set back"
     },
+    ["is about callbacks that run inside one another, in the coroutine that pumps: here each has its own"] = {
+        "callback_acquire: however many are due at once"
+    },
     ["compares times to the nanosecond: here they are floating-point numbers"] = {
         "with_lock: a release while ZooKeeper does not answer"
     },

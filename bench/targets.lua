@@ -12,7 +12,7 @@ local WANTED = {
     { "cycle Curator", "the same : Curator's", 0.55 },
     { "cycle kazoo", "the same : kazoo's", 0.30 },
     { "unawaited go-zookeeper", "cycle, release not awaited : go-zookeeper's", 0.55 },
-    { "contention 2", "2 clients on one lock, a hand-over : go-zookeeper's", 0.65 },
+    { "contention 2", "2 clients on one lock, a hand-over : go-zookeeper's", 0.75 },
     { "contention 8", "8 clients on one lock, a hand-over : go-zookeeper's", 0.65 },
     { "contention 64", "64 clients on one lock, a hand-over : go-zookeeper's", 0.75 },
     { "local", "8 coroutines of one client on one lock, a hand-over : Curator's 8 threads", 0.03 },

@@ -42,8 +42,8 @@ end)
 describe("the picture of the layers", function()
     it("names functions that exist", function()
         local sources, count = {}, 0
-        for _, directory in ipairs { "csrc", "lua/zklock" } do
-            for _, path in ipairs(files.find(directory, "")) do
+        for directory, ending in pairs { csrc = ".c", ["lua/zklock"] = ".lua" } do
+            for _, path in ipairs(files.find(directory, ending)) do
                 sources[#sources + 1] = read(path)
             end
         end

@@ -12,7 +12,7 @@
 -- calls client:pump(), and checks again, with no yield between the check and wait. So a wake-up that comes while the waiter
 -- does not wait need not be remembered.
 --
--- **The pump.** client:pump() must be called whenever client:pollfd() is readable. It takes a hundred notifications at most (the
+-- **The pump.** client:pump() must be called whenever client:pollfd() is readable. It takes a few notifications at a time (the
 -- fd stays readable while there are more), calls adapter.wake for the waiters that they concern, and runs callbacks. There are two
 -- ways to call it.
 --

@@ -344,14 +344,16 @@ local function sweep_if_due(client)
     end
 end
 
---- The size of one collection step, which is in kilobytes, and from Lua 5.5 on in bytes.
-local COLLECT = pcall(collectgarbage, "param", "pause") and 200 * 1024 or 200
+--- The size of one collection step, which is in kilobytes, and from Lua 5.5 on in bytes. How many steps there are at a time, and
+-- after how many seconds none begins.
+local STEP = pcall(collectgarbage, "param", "pause") and 8 * 1024 or 8
+local STEPS, WITHIN = 25, 0.005
 
 --- Whether Lua can tell that the program has stopped the collector. PUC Lua 5.1 cannot, and a step would start the collector
 -- again.
 local SEES_COLLECTOR = pcall(collectgarbage, "isrunning")
 
---- For pumps, about twice a second: gives up waits of the client that will not go on, and runs a step of the garbage collector.
+--- For pumps, about twice a second: gives up waits of the client that will not go on, and runs steps of the garbage collector.
 -- A program that only waits makes no garbage. So without these steps its collector would never reach the locks, and the waiting
 -- coroutines, to which the program no longer refers.
 ---@param client? zklock.Client
@@ -360,7 +362,12 @@ function wait.collect(client)
         sweep_if_due(client)
     end
     if SEES_COLLECTOR and collectgarbage("isrunning") then
-        collectgarbage("step", COLLECT)
+        local ends_at = now() + WITHIN
+        for _ = 1, STEPS do
+            if collectgarbage("step", STEP) or now() >= ends_at then
+                return
+            end
+        end
     end
 end
 
@@ -398,9 +405,9 @@ function wait.tell_calls(set)
     end
 end
 
---- How many notifications one pump passes on. The next pump has the rest, so that an event loop does other work in between, and a
--- pump returns although its callbacks ask for more.
-local AT_ONCE = 100
+--- How many notifications one pump passes on. After WITHIN it begins no other callback. The next pump has the rest, so that an
+-- event loop does other work in between, and a pump returns although its callbacks ask for more.
+local AT_ONCE = 16
 
 --- How many callbacks may run inside one another. Each that waits, and so pumps, may run another one; Lua's stack of C calls has
 -- room for some 90.
@@ -429,10 +436,11 @@ local function is_deep()
     return next(depths) ~= nil and (depths[coroutine.running() or MAIN] or 0) >= DEEPEST
 end
 
---- Passes on notifications of handles, AT_ONCE at most. `wakes_only`: no callback runs; `desk.missed` tells a later pump.
+--- Passes on notifications of handles, for WITHIN and AT_ONCE at most. `wakes_only`: no callback runs; `desk.missed` tells a later pump.
 ---@return boolean more whether there may be more of them
 ---@return boolean changed whether the state or the log may have changed
 local function pass_on_handles(desk, wakes_only)
+    local ends_at = now() + WITHIN
     for _ = 1, AT_ONCE do
         local handle, changed = desk.core:next()
         if not handle then
@@ -447,6 +455,9 @@ local function pass_on_handles(desk, wakes_only)
             desk.missed = true
         elseif observer then
             observer:handle_changed()
+            if now() >= ends_at then
+                break
+            end
         end
     end
     return true, true

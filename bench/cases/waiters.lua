@@ -1,17 +1,25 @@
---- waiters: what an acquisition of one client costs that waits among many others, and how that grows with their number.
+--- waiters: what an acquisition of one client costs that waits among many others, and how that grows with their number; and how
+-- long the client's event loop stands still meanwhile.
 --
 -- An acquisition from the call until it is released. Instructions: a run with many waiters minus the one with fewer before it, for
 -- each waiter more; all threads, callgrind's counts.
 
 local callgrind = require "callgrind"
+local lib = require "lib"
 local plots = require "plots"
 local report = require "report"
 
 local COUNTS, QUICK_COUNTS = { 100, 1000, 10000, 30000 }, { 100, 1000 }
+local MOST, QUICK_MOST = 100000, 1000
+local WAYS = { "coroutines", "callbacks" }
 local MODES = { { "one", "all at one lock" }, { "each", "each at a lock of its own" } }
 
+local function words(settings, mode, count, way)
+    return { settings.bench .. "/programs/waiters.lua", settings.servers, mode, count, way }
+end
+
 local function measure(settings, mode, count)
-    local own, _, its = callgrind.run(settings, { settings.bench .. "/programs/waiters.lua", settings.servers, mode, count })
+    local own, _, its = callgrind.run(settings, words(settings, mode, count, "coroutines"))
     local all = 0
     for _, instructions in pairs(own) do
         all = all + instructions
@@ -19,7 +27,24 @@ local function measure(settings, mode, count)
     return { count = count, requests = its.requests, core = own.zklock, all = all }
 end
 
+--- Measures by how much a timer of the client's loop is late.
+local function report_lateness(settings)
+    local most = settings.quick and QUICK_MOST or MOST
+    report.title("Lateness: a timer in the event loop of a client with %d waiters is late by at most, ms", most)
+    local rows = { { "", "waiters", "while they join", "while they are granted" } }
+    for _, mode in ipairs(MODES) do
+        for _, way in ipairs(WAYS) do
+            local command = words(settings, mode[1], most, way)
+            table.insert(command, 1, "lua5.4")
+            local its = lib.run(command)
+            table.insert(rows, { mode[2], way, string.format("%d", its.joining_ms), string.format("%d", its.granted_ms) })
+        end
+    end
+    report.columns(rows)
+end
+
 return function(settings)
+    report_lateness(settings)
     report.title("Waiters of one client: what one of them costs")
     if not callgrind.is_there() then
         return

@@ -436,7 +436,8 @@ local function is_deep()
     return next(depths) ~= nil and (depths[coroutine.running() or MAIN] or 0) >= DEEPEST
 end
 
---- Passes on notifications of handles, for WITHIN and AT_ONCE at most. `wakes_only`: no callback runs; `desk.missed` tells a later pump.
+--- Passes on notifications of handles, AT_ONCE at most, and for WITHIN. `wakes_only`: no callback runs; `desk.missed` tells a
+-- later pump.
 ---@return boolean more whether there may be more of them
 ---@return boolean changed whether the state or the log may have changed
 local function pass_on_handles(desk, wakes_only)

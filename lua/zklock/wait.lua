@@ -407,7 +407,7 @@ end
 
 --- How many notifications one pump passes on. After WITHIN it begins no other callback. The next pump has the rest, so that an
 -- event loop does other work in between, and a pump returns although its callbacks ask for more.
-local AT_ONCE = 16
+local AT_ONCE = 32
 
 --- How many callbacks may run inside one another. Each that waits, and so pumps, may run another one; Lua's stack of C calls has
 -- room for some 90.

@@ -469,7 +469,7 @@ describe("acquisitions by callback", function()
         end)
         local before = calls
         client:pump()
-        assert.is_true(calls - before <= 16, calls - before)
+        assert.is_true(calls - before <= 32, calls - before)
         client:desk().core:close()
         callbacks.run(client, function()
             return states > 0

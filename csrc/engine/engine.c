@@ -23,8 +23,7 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     if (host->session.configured != NULL) {
         zkl_session_listen(&engine->session, &zkl_configuration_listener, &engine->configuration);
     }
-    zkl_heartbeat_use_items(&engine->session.heartbeat, &zkl_entry_items, &engine->locks);
-    zkl_watches_use_ops(&engine->session.watches, &zkl_entry_watches, &engine->locks);
+    zkl_session_use_items(&engine->session, &zkl_entry_items, &engine->locks);
     zkl_watches_use_others(&engine->session.watches, &zkl_program_watches, &engine->operations);
     return engine;
 }

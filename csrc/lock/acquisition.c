@@ -292,7 +292,7 @@ static bool is_behind(const zkl_acquisition *acquisition)
     const zkl_entry *entry = acquisition->entry;
     bool together = zkl_acquisition_kind(acquisition)->together &&
                     (entry == NULL || entry->acquisition == NULL || zkl_acquisition_kind(entry->acquisition)->together);
-    return (acquisition->sharing && !together) || (entry != NULL && zkl_watch_node_of(&entry->watcher) != NULL);
+    return (acquisition->sharing && !together) || (entry != NULL && zkl_watch_node_of(&entry->item) != NULL);
 }
 
 void zkl_acquisition_blocker_changed(zkl_acquisition *acquisition)
@@ -426,7 +426,7 @@ const char *zkl_acquisition_path(const zkl_acquisition *acquisition)
 const char *zkl_acquisition_blocker(const zkl_acquisition *acquisition)
 {
     bool has_own = acquisition->entry != NULL && !acquisition->sharing;
-    return has_own ? zkl_watch_node_of(&acquisition->entry->watcher) : NULL;
+    return has_own ? zkl_watch_node_of(&acquisition->entry->item) : NULL;
 }
 
 bool zkl_acquisition_is_sharing(const zkl_acquisition *acquisition)

@@ -235,17 +235,17 @@ void zkl_entry_watch_node(zkl_entry *entry, const char *name)
 {
     zkl_queue_remove_if_stray(entry->queue, name); /* else the entry would wait for it until the session ends */
     zkl_watches *watches = &entry->locks->session->watches;
-    zkl_watch_node(watches, &entry->watcher, entry->queue->path, name);
+    zkl_watch_node(watches, &entry->item, entry->queue->path, name);
     /* The end of the only node ahead is proof by itself. */
     if (entry->tenure.ahead == 1 || !entry->kind->passes || !zkl_lock_spec_is_open(entry->acquisition->spec) ||
         !zkl_queue_has_flags(entry->queue)) {
         return;
     }
     entry->tenure.passes = true;
-    if (zkl_node_may_pass(name) && entry->watcher.watch != NULL) {
+    if (zkl_node_may_pass(name) && entry->item.watch != NULL) {
         char *flag = zkl_queue_flag(entry->queue, name);
         if (flag != NULL) {
-            zkl_watch_flag(watches, &entry->watcher, flag);
+            zkl_watch_flag(watches, &entry->item, flag);
         }
         zkl_free(flag);
     }
@@ -253,22 +253,22 @@ void zkl_entry_watch_node(zkl_entry *entry, const char *name)
 
 bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue)
 {
-    return zkl_watch_children(&entry->locks->session->watches, &entry->watcher, queue->path);
+    return zkl_watch_children(&entry->locks->session->watches, &entry->item, queue->path);
 }
 
 void zkl_entry_watch_own(zkl_entry *entry)
 {
-    zkl_watch_own(&entry->locks->session->watches, &entry->watcher, entry->node);
+    zkl_watch_own(&entry->locks->session->watches, &entry->item, entry->node);
 }
 
 void zkl_entry_leave_watch(zkl_entry *entry)
 {
-    zkl_watch_leave(&entry->watcher);
+    zkl_watch_leave(&entry->item);
 }
 
 void zkl_entry_leave_own_watch(zkl_entry *entry)
 {
-    zkl_watch_leave_own(&entry->watcher);
+    zkl_watch_leave_own(&entry->item);
 }
 
 /* --- the state ----------------------------------------------------------------------------------------------------- */

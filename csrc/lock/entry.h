@@ -106,7 +106,7 @@ struct zkl_entry {
     TAILQ_ENTRY(zkl_entry) all;
     TAILQ_ENTRY(zkl_entry) in_queue;
     zkl_link in_serials;
-    zkl_item item; /* its node, for heartbeats */
+    zkl_item item; /* its node, for heartbeats; the watch on its predecessor or on a directory, and on its own node */
     TAILQ_ENTRY(zkl_entry) in_wait_list;
     LIST_ENTRY(zkl_entry) in_acquisition;
     TAILQ_ENTRY(zkl_entry) in_lingering;
@@ -118,7 +118,6 @@ struct zkl_entry {
     struct zkl_acquisition_list sharers; /* the other acquisitions that share it or wait for it, in their order */
     zkl_lock_spec *spec;                 /* the spec of its node, once it has lingered */
     int64_t linger_until;                /* if it is LINGERING: it is in locks->lingering, and leaves at this time */
-    zkl_watcher watcher; /* of its predecessor or of a directory; of its own node, for requests to release the lock */
     /* A reader takes the place of this granted writer; NULL if it does not, or once that is not needed any more. */
     zkl_entry *writer;
     char *node; /* full path, NULL while unknown */

@@ -101,7 +101,7 @@ void zkl_entry_leave(zkl_entry *entry)
     case ZKL_ENTRY_GRANTED:
     case ZKL_ENTRY_LINGERING:
         entry->tenure.use = ZKL_USE_LEFT;
-        zkl_watch_leave_directory(&entry->watcher);
+        zkl_watch_leave_directory(&entry->item);
         __attribute__((fallthrough));
     case ZKL_ENTRY_QUEUED:
     case ZKL_ENTRY_CONFIRMING:

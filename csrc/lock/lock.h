@@ -207,8 +207,7 @@ void zkl_locks_close(zkl_locks *locks, int64_t now);
 
 /* The session calls these. The owner of all of them is the zkl_locks. */
 extern const zkl_session_listener zkl_locks_listener;
-extern const zkl_heartbeat_items zkl_entry_items;
-extern const zkl_watch_ops zkl_entry_watches;
+extern const zkl_item_ops zkl_entry_items;
 
 /*
  * Starts an acquisition. Returns an object that stays valid until zkl_acquisition_forget, or NULL when memory is short.

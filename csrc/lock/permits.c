@@ -299,7 +299,7 @@ static bool pass_permits(zkl_acquisition *acquisition)
     acquisition->locks->wire->stats.hand_overs++;
     permits_of(to)->state = ZKL_PERMITS_GRANTED;
     zkl_acquisition_grant(to, latest);
-    if (to->spec->lock.revocable && latest->watcher.own == NULL) {
+    if (to->spec->lock.revocable && latest->item.own == NULL) {
         zkl_entry_watch_own(latest);
     }
     zkl_entry_leave(to->entry);
@@ -396,7 +396,7 @@ void zkl_permits_step(zkl_acquisition *acquisition)
     zkl_entry *queue_entry = acquisition->entry;
     if (acquisition->phase != ZKL_ACQUISITION_WAITING || queue_entry == NULL ||
         queue_entry->state != ZKL_ENTRY_CONFIRMING || permits->listing || permits->leases->limit_flying ||
-        (queue_entry->watcher.watch != NULL && !permits->undecided)) {
+        (queue_entry->item.watch != NULL && !permits->undecided)) {
         return;
     }
     if (has_taken(permits) && !all_seated(acquisition, 0)) {
@@ -413,7 +413,7 @@ void zkl_permits_step(zkl_acquisition *acquisition)
     if (!has_taken(permits)) {
         permits->state = ZKL_PERMITS_LOOKING;
     }
-    if (queue_entry->watcher.watch == NULL && permits->state != ZKL_PERMITS_TAKING) {
+    if (queue_entry->item.watch == NULL && permits->state != ZKL_PERMITS_TAKING) {
         /*
          * The list arms the watch. If the watch is armed already, for an earlier head of the queue, a list without a
          * watch is enough.
@@ -421,7 +421,7 @@ void zkl_permits_step(zkl_acquisition *acquisition)
         if (zkl_entry_watch_children(queue_entry, permits->leases)) {
             return;
         }
-        if (queue_entry->watcher.watch == NULL) {
+        if (queue_entry->item.watch == NULL) {
             zkl_entry_make_runnable(queue_entry);
             return;
         }

@@ -42,7 +42,7 @@ void zkl_entry_step_queued(zkl_entry *entry)
     if (entry->kind->queued != NULL) {
         entry->kind->queued(entry);
     }
-    if (!entry->kind->queues || zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->watcher.watch != NULL) {
+    if (!entry->kind->queues || zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->item.watch != NULL) {
         return;
     }
     bool downgraded = entry->downgrade == ZKL_DOWNGRADE_MADE;

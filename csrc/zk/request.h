@@ -7,7 +7,7 @@
 #include "wire.h"
 
 /* An answer: what its request was, and what the server said. Fields that do not belong to the request's type are empty. */
-typedef struct {
+typedef struct zkl_reply {
     uint32_t connection; /* the connection that the request was sent on */
     uint32_t generation; /* what was given with the request */
     int32_t tag;

@@ -196,6 +196,12 @@ void zkl_session_listen(zkl_session *session, const zkl_session_listener *calls,
     *last = (zkl_listening){calls, owner};
 }
 
+void zkl_session_use_items(zkl_session *session, const zkl_item_ops *items, const void *owner)
+{
+    session->wire.items = items;
+    session->wire.items_owner = owner;
+}
+
 /* --- state --------------------------------------------------------------------------------------------------------- */
 
 static void note_usable(zkl_session *session)

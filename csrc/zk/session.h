@@ -143,6 +143,9 @@ void zkl_session_free(zkl_session *session);
  */
 void zkl_session_listen(zkl_session *session, const zkl_session_listener *calls, void *owner);
 
+/* Names the items that heartbeats check, and that watch. `owner` is passed to `of_node`. To be called once, before the first turn. */
+void zkl_session_use_items(zkl_session *session, const zkl_item_ops *items, const void *owner);
+
 /* Returns whether the handle has reported a connection, and neither its loss nor the end of the session. */
 static inline bool zkl_session_connected(const zkl_session *session)
 {

@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 
 #include "base/base.h"
+#include "item.h"
 #include "lease.h"
 
 /* The most requests in flight at once, so that one client cannot flood a server (docs/interoperability.md). */
@@ -114,6 +115,8 @@ typedef struct {
     bool usable;         /* requests may go out */
     zkl_disconnect disconnect;
     zkl_lease lease;
+    const zkl_item_ops *items; /* what heartbeats check, and what watches */
+    const void *items_owner;
 
     /* request.c */
     struct zkl_request_list flying;

@@ -158,7 +158,6 @@ static zkl_client *new_client(const zkl_client_options *options, char *message)
     pthread_mutex_init(&client->engine_mutex, NULL);
     zkl_alarm_open(&client->poll_owner.alarm);
     client->socket.fd = -1;
-    client->published.waiting_since = ZKL_NEVER;
     atomic_store(&client->published.lease_until, options->lease ? 0 : ZKL_NEVER);
     bool able = zkl_desk_init(&client->desk, free_client);
     if (!able) {

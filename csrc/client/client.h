@@ -91,13 +91,10 @@ uint64_t zkl_client_next(zkl_client *client, bool *changed);
 int zkl_client_next_log(zkl_client *client, char *text, size_t size);
 /* Returns the state. `problem` (ZKL_MESSAGE_SIZE bytes) and `code` say what prevents a better one. */
 zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code);
-zkl_stats zkl_client_stats(zkl_client *client);
-/* Until when the certificates of TLS are valid. */
-zkl_tls_expiry zkl_client_expiry(zkl_client *client);
+/* Returns the figures, and until when the certificates of TLS are valid; NULL: that is not wanted. */
+zkl_stats zkl_client_stats(zkl_client *client, zkl_tls_expiry *expiry);
 /* The negotiated session timeout in milliseconds; 0 before the first session. */
 int32_t zkl_client_session_timeout(zkl_client *client);
-/* Returns for how many nanoseconds requests have been in flight without a packet from the server; 0 if none is in flight. */
-int64_t zkl_client_unanswered(zkl_client *client);
 
 /* --- handles ------------------------------------------------------------------------------------------------------- */
 

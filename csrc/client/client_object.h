@@ -63,15 +63,12 @@ typedef struct {
  * by any thread.
  */
 typedef struct {
-    int64_t waiting_since;       /* since then there were always requests in flight; ZKL_NEVER: there are none */
-    int64_t read_at;             /* the latest packet was read at this instant */
     _Atomic int64_t lease_until; /* grants are valid until then, see zkl_host */
     zkl_state state;
     zkl_code problem_code;
     char problem[256]; /* the reason why the state is not better; "" if there is none */
     zkl_stats stats;
     zkl_tls_expiry expiry;
-    int32_t timeout_ms; /* the negotiated session timeout; 0 before the first session */
 } zkl_published;
 
 /* Which servers the connector is to use. Connection strings. desk.mutex, but for `told`. */

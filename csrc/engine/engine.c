@@ -69,21 +69,6 @@ const zkl_stats *zkl_engine_stats(const zkl_engine *engine)
     return &engine->session.wire.stats;
 }
 
-int32_t zkl_engine_in_flight(const zkl_engine *engine)
-{
-    return engine->session.wire.in_flight;
-}
-
-int64_t zkl_engine_read_at(const zkl_engine *engine)
-{
-    return engine->session.read_at;
-}
-
-int32_t zkl_engine_session_timeout(const zkl_engine *engine)
-{
-    return engine->session.timeout_ms;
-}
-
 /* --- turns --------------------------------------------------------------------------------------------------------- */
 
 /*

@@ -195,7 +195,7 @@ static void lapsed(void *owner)
         next = TAILQ_NEXT(acquisition, all);
         zkl_acquisition_lose(acquisition, ZKL_LOST,
                              "'%s' is lost: it is not certain any more that the session lives (its timeout is %d ms)",
-                             zkl_acquisition_path(acquisition), locks->session->timeout_ms);
+                             zkl_acquisition_path(acquisition), locks->wire->stats.timeout_ms);
     }
 }
 

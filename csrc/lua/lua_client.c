@@ -204,7 +204,8 @@ static void set_seconds_left(lua_State *L, const char *name, int64_t instant)
 
 static int client_stats(lua_State *L, zkl_client *client)
 {
-    zkl_stats stats = zkl_client_stats(client);
+    zkl_tls_expiry expiry;
+    zkl_stats stats = zkl_client_stats(client, &expiry);
     lua_createtable(L, 0, 12);
     set_count(L, "requests", stats.requests);
     set_count(L, "heartbeats", stats.heartbeats);
@@ -220,7 +221,6 @@ static int client_stats(lua_State *L, zkl_client *client)
     set_count(L, "sessions", stats.sessions);
     set_count(L, "entries", stats.entries);
     set_count(L, "watches", stats.watches);
-    zkl_tls_expiry expiry = zkl_client_expiry(client);
     set_seconds_left(L, "server_certificate_left", expiry.server);
     set_seconds_left(L, "own_certificate_left", expiry.own);
     set_histogram(L, "wait_time", stats.waits, zkl_wait_bounds, ZKL_WAIT_BUCKETS, stats.waited);
@@ -243,7 +243,10 @@ static int client_session_timeout(lua_State *L, zkl_client *client)
 /* client:unanswered() -> for how many seconds requests have been in flight without a packet from the server; 0: none is in flight */
 static int client_unanswered(lua_State *L, zkl_client *client)
 {
-    lua_pushnumber(L, (lua_Number)zkl_client_unanswered(client) / 1e9);
+    zkl_stats stats = zkl_client_stats(client, NULL);
+    int64_t since = stats.read_at > stats.in_flight_since ? stats.read_at : stats.in_flight_since;
+    int64_t passed = stats.in_flight_since != 0 ? zkl_clock() - since : 0;
+    lua_pushnumber(L, passed > 0 ? (lua_Number)passed / 1e9 : 0);
     return 1;
 }
 

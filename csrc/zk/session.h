@@ -115,11 +115,9 @@ typedef struct {
     bool tls;
     log_callback_fn zookeeper_log;
 
-    int32_t timeout_ms; /* negotiated. 0: no session yet. */
-    int32_t least_ms;   /* the shortest timeout that this session has negotiated */
+    int32_t least_ms; /* the shortest timeout that this session has negotiated */
     zkl_session_life life;
     zkl_shutdown shutdown;
-    int64_t read_at;     /* The latest packet was read at this instant. */
     bool has_read;       /* The latest zkl_session_process has read a packet. */
     bool lapse_told;     /* The listeners were told that this lease has lapsed. */
     bool chroot_missing; /* By the answer to the latest probe the chroot does not exist. */

@@ -24,8 +24,8 @@ extern int32_t zkl_most_in_flight;
 #define ZKL_WAIT_BUCKETS 16
 
 /*
- * Counters of a client since it was made, except the numbers of entries and of watches, which are present values. The
- * layers above count what they do here too, so that there is one struct to copy.
+ * Counters of a client since it was made, and some present values. The layers above count what they do here too, so that there is one
+ * struct to copy.
  */
 typedef struct {
     int64_t requests; /* requests of any kind that were sent to ZooKeeper */
@@ -46,6 +46,9 @@ typedef struct {
     int64_t waited;           /* Nanoseconds from request to grant, summed over all grants. */
     /* waits[i] counts the grants whose wait was at most zkl_wait_bounds[i], and above zkl_wait_bounds[i - 1]. */
     int64_t waits[ZKL_WAIT_BUCKETS];
+    int64_t in_flight_since; /* Since then requests have been in flight all the time. 0: none is in flight. */
+    int64_t read_at;         /* The latest packet was read at this instant. */
+    int32_t timeout_ms;      /* The negotiated session timeout. 0: no session yet. */
 } zkl_stats;
 
 /* The state of the client as a whole. */

@@ -140,7 +140,7 @@ zkl_entry *zkl_entry_new_stray(zkl_queue *queue, uint64_t serial)
 {
     zkl_entry *entry = new_entry(queue, &stray_kind, serial);
     if (entry != NULL) {
-        zkl_wire_clean(queue->locks->wire, 1);
+        queue->locks->wire->cleaning++;
     }
     return entry;
 }
@@ -261,16 +261,6 @@ void zkl_entry_watch_own(zkl_entry *entry)
     zkl_watch_own(&entry->locks->session->watches, &entry->item, entry->node);
 }
 
-void zkl_entry_leave_watch(zkl_entry *entry)
-{
-    zkl_watch_leave(&entry->item);
-}
-
-void zkl_entry_leave_own_watch(zkl_entry *entry)
-{
-    zkl_watch_leave_own(&entry->item);
-}
-
 /* --- the state ----------------------------------------------------------------------------------------------------- */
 
 /*
@@ -333,7 +323,7 @@ static void enter_entry(zkl_entry *entry, zkl_entry_state state)
     }
     entry->queue->lingering += (state == ZKL_ENTRY_LINGERING) - (entry->state == ZKL_ENTRY_LINGERING);
     if (!entry->wanted) {
-        zkl_wire_clean(locks->wire, (int32_t)(state != ZKL_ENTRY_GONE) - (int32_t)(entry->state != ZKL_ENTRY_GONE));
+        locks->wire->cleaning += (state != ZKL_ENTRY_GONE) - (entry->state != ZKL_ENTRY_GONE);
     }
     entry->state = state;
 }
@@ -362,7 +352,7 @@ void zkl_entry_not_wanted(zkl_entry *entry)
 {
     if (entry->wanted) {
         entry->wanted = false;
-        zkl_wire_clean(entry->locks->wire, entry->state != ZKL_ENTRY_GONE);
+        entry->locks->wire->cleaning += entry->state != ZKL_ENTRY_GONE;
     }
 }
 
@@ -462,8 +452,8 @@ static void unlink_entry(zkl_entry *entry)
 {
     zkl_entry_leave_wait_list(entry);
     zkl_entry_reserve(entry, false);
-    zkl_entry_leave_watch(entry);
-    zkl_entry_leave_own_watch(entry);
+    zkl_watch_leave(&entry->item);
+    zkl_watch_leave_own(&entry->item);
     zkl_lock_spec_drop(entry->spec);
     entry->spec = NULL;
     zkl_entry_set_downgrade(entry, ZKL_DOWNGRADE_NO);

@@ -216,9 +216,6 @@ void zkl_entry_watch_node(zkl_entry *entry, const char *name);
 bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue);
 /* Watches its own node for requests to release the lock. */
 void zkl_entry_watch_own(zkl_entry *entry);
-/* Lets go of the watch on a node or a directory, and of that on its own node. */
-void zkl_entry_leave_watch(zkl_entry *entry);
-void zkl_entry_leave_own_watch(zkl_entry *entry);
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 

@@ -105,8 +105,8 @@ void zkl_entry_leave(zkl_entry *entry)
         __attribute__((fallthrough));
     case ZKL_ENTRY_QUEUED:
     case ZKL_ENTRY_CONFIRMING:
-        zkl_entry_leave_watch(entry);
-        zkl_entry_leave_own_watch(entry);
+        zkl_watch_leave(&entry->item);
+        zkl_watch_leave_own(&entry->item);
         zkl_entry_reserve(entry, false);
         zkl_entry_move(entry, ZKL_ENTRY_LEAVING);
         zkl_entry_step(entry);

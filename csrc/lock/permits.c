@@ -208,7 +208,7 @@ static void room_for_all(zkl_acquisition *acquisition)
     zkl_entry *entry;
     zkl_entry *last = NULL;
     permits_of(acquisition)->leases->busy = permits_of(acquisition)->waited;
-    zkl_entry_leave_watch(acquisition->entry);
+    zkl_watch_leave(&acquisition->entry->item);
     FOREACH_LEASE_ENTRY(entry, acquisition)
     {
         zkl_entry_move(entry, ZKL_ENTRY_CONFIRMING);
@@ -428,7 +428,7 @@ void zkl_permits_step(zkl_acquisition *acquisition)
     }
     permits->listing = send_leases(queue_entry, ZKL_LEASES_LOOK);
     if (!permits->listing) {
-        zkl_entry_leave_watch(queue_entry);
+        zkl_watch_leave(&queue_entry->item);
         zkl_entry_make_runnable(queue_entry);
     }
 }

@@ -149,7 +149,7 @@ void zkl_entry_check_place(zkl_entry *entry, const struct String_vector *names)
     zkl_standing standing =
         zkl_names_standing(names->data, names->count, zkl_entry_name(entry), zkl_entry_kind_in_queue(entry));
     if (!standing.listed || standing.tied || standing.blocking > 0) {
-        zkl_entry_leave_watch(entry);
+        zkl_watch_leave(&entry->item);
         zkl_entry_move(entry, ZKL_ENTRY_QUEUED);
         stand(entry, names);
     }
@@ -311,7 +311,7 @@ void zkl_entry_watch_answered(zkl_entry *entry, int64_t czxid)
     if (zkl_entry_predicted(entry, czxid)) {
         zkl_entry_blocker_changed(entry);
     } else if (guessed && czxid > 0) {
-        zkl_entry_leave_watch(entry); /* a node of a directory that was made anew: lists */
+        zkl_watch_leave(&entry->item); /* a node of a directory that was made anew: lists */
         zkl_entry_make_runnable(entry);
     }
 }

@@ -141,12 +141,6 @@ void zkl_try_later(zkl_wire *wire);
 /* The server has no watch where one was armed on this connection: its data were replaced. Only a new connection arms it again. */
 void zkl_wire_unwatched(zkl_wire *wire);
 
-/* So many more nodes or watches are to be removed, or fewer. */
-static inline void zkl_wire_clean(zkl_wire *wire, int32_t more)
-{
-    wire->cleaning += more;
-}
-
 /* Returns whether a request may go out now, and not too many are in flight. */
 static inline bool zkl_wire_has_room(const zkl_wire *wire)
 {

@@ -430,7 +430,11 @@ bool zkl_entry_note_request(zkl_entry *entry, zkl_entry_request request, bool in
 
 zkl_ask zkl_entry_ask(zkl_entry *entry, zkl_on_reply on_reply)
 {
-    return (zkl_ask){.on_reply = on_reply, .owner = entry, .generation = entry->generation};
+    return (zkl_ask){.on_reply = on_reply,
+                     .owner = entry,
+                     .release = zkl_entry_release,
+                     .kept = entry,
+                     .generation = entry->generation};
 }
 
 bool zkl_entry_sent(zkl_entry *entry, int rc)
@@ -471,8 +475,9 @@ static void free_entry(zkl_entry *entry)
     zkl_queue_drop(queue);
 }
 
-void zkl_entry_request_completed(zkl_entry *entry)
+void zkl_entry_release(void *kept)
 {
+    zkl_entry *entry = kept;
     if (--entry->flying == 0 && entry->state == ZKL_ENTRY_GONE) {
         free_entry(entry);
     }

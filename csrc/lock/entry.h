@@ -223,14 +223,14 @@ void zkl_entry_watch_own(zkl_entry *entry);
 bool zkl_entry_has_sent(const zkl_entry *entry, zkl_entry_request request);
 /* Notes that a request is in flight, or is not any more. Returns `in_flight`. */
 bool zkl_entry_note_request(zkl_entry *entry, zkl_entry_request request, bool in_flight);
-/* Returns the parameters of a request about the entry, for a reply that ends with zkl_entry_request_completed. */
+/* Returns the parameters of a request about the entry, which stays until it was answered (zkl_entry_sent). */
 zkl_ask zkl_entry_ask(zkl_entry *entry, zkl_on_reply on_reply);
 /* Counts the request as one that points to the entry, if it was sent (`rc` is ZOK). Returns whether it was. */
 bool zkl_entry_sent(zkl_entry *entry, int rc);
 /* Lists the entry's directory. Returns false if that could not be sent. */
 bool zkl_entry_list(zkl_entry *entry, zkl_on_reply on_reply, int32_t tag);
-/* One request less points here. Frees the entry if it is gone and this was the last request. */
-void zkl_entry_request_completed(zkl_entry *entry);
+/* One request less points to the entry. Frees it if it is gone and this was the last request. */
+void zkl_entry_release(void *entry);
 
 /* --- what it tells acquisitions and its kind ----------------------------------------------------------------------- */
 

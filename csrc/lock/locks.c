@@ -257,7 +257,7 @@ static void keep_item(zkl_item *item)
 
 static void release_item(zkl_item *item)
 {
-    zkl_entry_request_completed(entry_of(item));
+    zkl_entry_release(entry_of(item));
 }
 
 static void item_deleted(zkl_item *item)

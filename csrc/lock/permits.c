@@ -542,7 +542,6 @@ static void on_place(void *owner, int rc, const zkl_reply *reply)
     if (reply->generation == queue_entry->generation && queue_entry->state == ZKL_ENTRY_CONFIRMING) {
         place_listed(queue_entry, zkl_names_rc(rc, reply->names), reply->names);
     }
-    zkl_entry_request_completed(queue_entry);
 }
 
 /* Decides on a list that was made after the acquisition's nodes and shows `count` permits. */
@@ -691,5 +690,4 @@ static void on_leases(void *owner, int rc, const zkl_reply *reply)
         permits_of(acquisition)->listing = false;
         zkl_permits_listed(acquisition, zkl_names_rc(rc, reply->names), reply);
     }
-    zkl_entry_request_completed(queue_entry);
 }

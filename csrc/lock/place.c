@@ -156,8 +156,9 @@ void zkl_entry_check_place(zkl_entry *entry, const struct String_vector *names)
 }
 
 /* Handles a list of the queue that came with the create, or that a queued entry has requested. */
-static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
+static void on_queue_listed(void *owner, int rc, const zkl_reply *reply)
 {
+    zkl_entry *entry = owner;
     const struct String_vector *names = reply->names;
     rc = zkl_names_rc(rc, names);
     if (ZKL_BROKEN(ZKL_BREAK_PAIRING) && reply->tag == ZKL_LIST_JOIN && rc == ZOK && entry->wanted &&
@@ -190,12 +191,6 @@ static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
     }
 }
 
-static void on_queue_listed(void *owner, int rc, const zkl_reply *reply)
-{
-    listed(owner, rc, reply);
-    zkl_entry_request_completed(owner);
-}
-
 /* --- the place of a downgraded reader ------------------------------------------------------------------------------ */
 
 /*
@@ -204,8 +199,9 @@ static void on_queue_listed(void *owner, int rc, const zkl_reply *reply)
  * one of the two nodes. The create does not prove that: it only checks that a node of that name exists. The writer's
  * node may have been deleted, another writer granted, and a node of the same name made.
  */
-static void writer_looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
+static void on_writer_looked_at(void *owner, int rc, const zkl_reply *reply)
 {
+    zkl_entry *entry = owner;
     if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_QUEUED ||
         entry->downgrade != ZKL_DOWNGRADE_MADE) {
         return;
@@ -230,12 +226,6 @@ static void writer_looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
     } else {
         zkl_entry_make_runnable(entry);
     }
-}
-
-static void on_writer_looked_at(void *owner, int rc, const zkl_reply *reply)
-{
-    writer_looked_at(owner, rc, reply);
-    zkl_entry_request_completed(owner);
 }
 
 /* --- what the watch reports ---------------------------------------------------------------------------------------- */

@@ -36,6 +36,8 @@ static zkl_request *begin_request(zkl_wire *wire, const zkl_ask *ask)
     request->wire = wire;
     request->on_reply = ask->on_reply;
     request->owner = ask->owner;
+    request->release = ask->release;
+    request->kept = ask->kept;
     request->memory = ask->memory;
     request->generation = ask->generation;
     request->tag = ask->tag;
@@ -120,6 +122,9 @@ static void pass_answer(const void *data, int rc, zkl_reply reply)
     reply.sent_at = request->sent_at;
     reply.tag = request->tag;
     request->on_reply(request->owner, rc, &reply);
+    if (request->release != NULL) {
+        request->release(request->kept);
+    }
     zkl_free(request->memory);
     request->memory = NULL;
     request->state = ZKL_REQUEST_SPARE;

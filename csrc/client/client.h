@@ -159,7 +159,7 @@ int64_t zkl_handle_remaining(zkl_handle *handle);
  * Returns false if the acquisition does not hold its lock at this instant.
  */
 bool zkl_handle_extend(zkl_handle *handle, int64_t nanoseconds);
-/* Nanoseconds for which a granted acquisition has waited for other contenders; 0 if none was before it (zkl_acquisition_waited). */
+/* Nanoseconds for which a granted acquisition has waited for other contenders; 0 if none was before it (zkl_acquisition_view). */
 int64_t zkl_handle_waited(const zkl_handle *handle);
 /*
  * Ends an acquisition: releases it if granted, refuses it with ZKL_CANCELLED if waiting. Ends an operation: its caller does not

@@ -158,7 +158,6 @@ static zkl_client *new_client(const zkl_client_options *options, char *message)
     pthread_mutex_init(&client->engine_mutex, NULL);
     zkl_alarm_open(&client->poll_owner.alarm);
     client->socket.fd = -1;
-    client->published.waiting_since = ZKL_NEVER;
     atomic_store(&client->published.lease_until, options->lease ? 0 : ZKL_NEVER);
     bool able = zkl_desk_init(&client->desk, free_client);
     if (!able) {
@@ -215,13 +214,19 @@ static void tls_closed(void *context)
 
 /* --- connecting ----------------------------------------------------------------------------------------------------- */
 
-static bool make_connector(zkl_client *client, const zkl_client_options *options, const char *servers, char *message)
+static bool make_connector(zkl_client *client, const zkl_client_options *options, char *message)
 {
+    client->servers.given = zkl_copy(options->servers, strlen(options->servers));
+    char *servers = client->servers.given != NULL ? zkl_servers_text("", client->servers.given) : NULL;
+    if (servers == NULL) {
+        return false;
+    }
     uint64_t random;
     zkl_random(&random, sizeof random);
     client->connector =
         zkl_connector_new(servers, options->session_timeout_ms, random, zkl_log_add, &client->log, message);
     client->log.connector = client->connector;
+    zkl_free(servers);
     return client->connector != NULL;
 }
 
@@ -277,10 +282,10 @@ static void log_line(void *context, int level, const char *message)
     zkl_log_add(&client->log, level, message);
 }
 
-static bool make_engine(zkl_client *client, const zkl_client_options *options, const char *servers)
+static bool make_engine(zkl_client *client, const zkl_client_options *options)
 {
     zkl_engine_config config = {
-        .session.servers = servers,
+        .session.servers = options->servers,
         .session.addresses = zkl_connector_addresses(client->connector),
         .session.tls = client->tls_link != NULL,
         .session.session_timeout_ms = options->session_timeout_ms,
@@ -322,11 +327,9 @@ zkl_client *zkl_client_open(const zkl_client_options *options, char *message, zk
     if (client == NULL) {
         return NULL;
     }
-    const char *servers = client->servers.given = zkl_shuffle_servers(options->servers);
     snprintf(message, ZKL_MESSAGE_SIZE, "not enough memory for a client"); /* unless another message is written below */
-    bool made = servers != NULL && make_connector(client, options, servers, message) &&
-                make_tls_link(client, options, message, code) && make_engine(client, options, servers);
-    if (!made) {
+    if (!make_connector(client, options, message) || !make_tls_link(client, options, message, code) ||
+        !make_engine(client, options)) {
         goto fail;
     }
     zkl_registry_add(&client->registration, client);

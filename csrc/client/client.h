@@ -91,13 +91,10 @@ uint64_t zkl_client_next(zkl_client *client, bool *changed);
 int zkl_client_next_log(zkl_client *client, char *text, size_t size);
 /* Returns the state. `problem` (ZKL_MESSAGE_SIZE bytes) and `code` say what prevents a better one. */
 zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code);
-zkl_stats zkl_client_stats(zkl_client *client);
-/* Until when the certificates of TLS are valid. */
-zkl_tls_expiry zkl_client_expiry(zkl_client *client);
+/* Returns the figures, and until when the certificates of TLS are valid; NULL: that is not wanted. */
+zkl_stats zkl_client_stats(zkl_client *client, zkl_tls_expiry *expiry);
 /* The negotiated session timeout in milliseconds; 0 before the first session. */
 int32_t zkl_client_session_timeout(zkl_client *client);
-/* Returns for how many nanoseconds requests have been in flight without a packet from the server; 0 if none is in flight. */
-int64_t zkl_client_unanswered(zkl_client *client);
 
 /* --- handles ------------------------------------------------------------------------------------------------------- */
 
@@ -162,7 +159,7 @@ int64_t zkl_handle_remaining(zkl_handle *handle);
  * Returns false if the acquisition does not hold its lock at this instant.
  */
 bool zkl_handle_extend(zkl_handle *handle, int64_t nanoseconds);
-/* Nanoseconds for which a granted acquisition has waited for other contenders; 0 if none was before it (zkl_acquisition_waited). */
+/* Nanoseconds for which a granted acquisition has waited for other contenders; 0 if none was before it (zkl_acquisition_view). */
 int64_t zkl_handle_waited(const zkl_handle *handle);
 /*
  * Ends an acquisition: releases it if granted, refuses it with ZKL_CANCELLED if waiting. Ends an operation: its caller does not

@@ -63,18 +63,15 @@ typedef struct {
  * by any thread.
  */
 typedef struct {
-    int64_t waiting_since;       /* since then there were always requests in flight; ZKL_NEVER: there are none */
-    int64_t read_at;             /* the latest packet was read at this instant */
     _Atomic int64_t lease_until; /* grants are valid until then, see zkl_host */
     zkl_state state;
     zkl_code problem_code;
     char problem[256]; /* the reason why the state is not better; "" if there is none */
     zkl_stats stats;
     zkl_tls_expiry expiry;
-    int32_t timeout_ms; /* the negotiated session timeout; 0 before the first session */
 } zkl_published;
 
-/* Which servers the connector is to use. Connection strings, shuffled. desk.mutex, but for `told`. */
+/* Which servers the connector is to use. Connection strings. desk.mutex, but for `told`. */
 typedef struct {
     char *given;    /* The program has named these. */
     char *followed; /* The ensemble's configuration, read since then, names these. NULL: it was not read. */
@@ -104,8 +101,11 @@ static inline zkl_client *zkl_client_of(const zkl_desk *desk)
 
 /* --- servers.c ----------------------------------------------------------------------------------------------------- */
 
-/* Any thread. Copies a connection string with its servers in random order, so that clients spread over them. NULL: no memory. */
-char *zkl_shuffle_servers(const char *servers);
+/*
+ * Any thread. Returns the servers of `followed`, and behind them those of `given` that are not among them, with the chroot of `given`. Both
+ * parts are in random order, so that clients spread over the servers. NULL: there is no memory.
+ */
+char *zkl_servers_text(const char *followed, const char *given);
 /* The engine's callback `configured` (zkl_session_host), of a client that follows the configuration; `context` is the client. */
 bool zkl_client_configured(void *context, int rc, const char *configuration, int32_t length);
 /* I/O thread, engine_mutex. Gives the connector the servers if they have changed. Returns whether the connection must be ended now. */

@@ -76,7 +76,7 @@ struct zkl_handle {
     _Atomic int32_t phase; /* a zkl_acquisition_phase; written under desk.mutex */
     /* Both are written before the phase becomes GRANTED. Then the owner may change hold_until, under desk.mutex. */
     _Atomic int64_t hold_until;
-    int64_t waited; /* see zkl_acquisition_waited */
+    int64_t waited; /* see zkl_acquisition_view */
 
     /* engine_mutex. `life` is read without it. */
     TAILQ_ENTRY(zkl_handle) all;

@@ -133,59 +133,56 @@ static void keep_name(char **kept, const zkl_handle *handle, const char *node)
 }
 
 /* client->desk.mutex held. */
-static void publish_acquisition(zkl_handle *handle, const zkl_acquisition *acquisition, zkl_acquisition_phase phase)
+static void publish_acquisition(zkl_handle *handle, const zkl_acquisition *acquisition,
+                                const zkl_acquisition_view *view)
 {
-    const char *message = zkl_acquisition_message(acquisition);
-    if (phase == ZKL_ACQUISITION_GRANTED &&
+    if (view->phase == ZKL_ACQUISITION_GRANTED &&
         atomic_load_explicit(&handle->phase, memory_order_relaxed) != ZKL_ACQUISITION_GRANTED) {
         /*
          * From the grant on, the owner changes it. Not reset after the grant: a reader that saw the phase before would
          * then find a hold without an end.
          */
-        atomic_store_explicit(&handle->hold_until, zkl_acquisition_hold_until(acquisition), memory_order_relaxed);
-        handle->waited = zkl_acquisition_waited(acquisition);
+        atomic_store_explicit(&handle->hold_until, view->hold_until, memory_order_relaxed);
+        handle->waited = view->waited;
     }
-    if (phase == ZKL_ACQUISITION_GRANTED) {
-        handle->token = zkl_acquisition_token(acquisition);
+    if (view->phase == ZKL_ACQUISITION_GRANTED) {
+        handle->token = view->token;
         handle->nodes = handle->nodes != NULL ? handle->nodes : zkl_acquisition_nodes(acquisition);
     }
-    if (phase == ZKL_ACQUISITION_GRANTED || phase == ZKL_ACQUISITION_WAITING) {
-        keep_name(&handle->node, handle, zkl_acquisition_node(acquisition));
-        keep_name(&handle->ahead, handle,
-                  phase == ZKL_ACQUISITION_WAITING ? zkl_acquisition_blocker(acquisition) : NULL);
+    if (view->phase == ZKL_ACQUISITION_GRANTED || view->phase == ZKL_ACQUISITION_WAITING) {
+        keep_name(&handle->node, handle, view->node);
+        keep_name(&handle->ahead, handle, view->phase == ZKL_ACQUISITION_WAITING ? view->blocker : NULL);
     }
-    if (message[0] != '\0' && handle->message == NULL) {
-        handle->message = zkl_copy(message, strlen(message));
+    if (view->message[0] != '\0' && handle->message == NULL) {
+        handle->message = zkl_copy(view->message, strlen(view->message));
     }
-    handle->sharing = zkl_acquisition_is_sharing(acquisition);
-    handle->revocations = zkl_acquisition_revocations(acquisition);
-    handle->code = (int16_t)zkl_acquisition_code(acquisition);
+    handle->sharing = view->sharing;
+    handle->revocations = view->revocations;
+    handle->code = (int16_t)view->code;
+    atomic_store_explicit(&handle->phase, (int32_t)view->phase, memory_order_release);
+    atomic_store_explicit(&handle->settled, view->settled, memory_order_release);
 }
 
 void zkl_handle_acquisition_changed(void *context, zkl_acquisition *acquisition)
 {
     zkl_client *client = context;
     zkl_handle *handle = zkl_acquisition_user(acquisition);
-    zkl_acquisition_phase phase = zkl_acquisition_get_phase(acquisition);
-    bool settled = zkl_acquisition_settled(acquisition);
+    const zkl_acquisition_view view = zkl_acquisition_look(acquisition);
     pthread_mutex_lock(&client->desk.mutex);
     /*
      * Waiting, and the node that it waits for, can be read, but cause no notification. The same holds for the start of a release,
      * which the owner began.
      */
-    bool decided = (int32_t)phase != atomic_load_explicit(&handle->phase, memory_order_relaxed) &&
-                   phase != ZKL_ACQUISITION_RELEASED;
-    bool asked = zkl_acquisition_revocations(acquisition) != handle->revocations;
-    bool notify =
-        decided || asked || settled != handle->settled || zkl_acquisition_code(acquisition) != (zkl_code)handle->code;
-    publish_acquisition(handle, acquisition, phase);
-    atomic_store_explicit(&handle->phase, (int32_t)phase, memory_order_release);
-    atomic_store_explicit(&handle->settled, settled, memory_order_release);
+    bool decided = (int32_t)view.phase != atomic_load_explicit(&handle->phase, memory_order_relaxed) &&
+                   view.phase != ZKL_ACQUISITION_RELEASED;
+    bool notify = decided || view.revocations != handle->revocations || view.settled != handle->settled ||
+                  view.code != (zkl_code)handle->code;
+    publish_acquisition(handle, acquisition, &view);
     if (notify) {
         zkl_handle_notify(handle);
     }
     pthread_mutex_unlock(&client->desk.mutex);
-    if (settled && zkl_handle_has_reached(handle, ZKL_HANDLE_ENDED)) {
+    if (view.settled && zkl_handle_has_reached(handle, ZKL_HANDLE_ENDED)) {
         zkl_handles_die(handle); /* it is not reaped here: the engine is using the acquisition */
     }
 }

@@ -40,19 +40,11 @@ void zkl_publish_state(void *context, zkl_state state, zkl_code code, const char
 
 void zkl_client_publish(zkl_client *client, bool silently)
 {
-    bool in_flight = zkl_engine_in_flight(client->engine) > 0;
     pthread_mutex_lock(&client->desk.mutex);
-    if (!in_flight) {
-        client->published.waiting_since = ZKL_NEVER;
-    } else if (client->published.waiting_since == ZKL_NEVER) {
-        client->published.waiting_since = zkl_clock();
-    }
-    client->published.read_at = zkl_engine_read_at(client->engine);
     client->published.stats = *zkl_engine_stats(client->engine);
     if (client->tls_link != NULL) {
         client->published.expiry = zkl_tls_link_expiry(client->tls_link);
     }
-    client->published.timeout_ms = zkl_engine_session_timeout(client->engine);
     bool write_it = !silently && zkl_notifications_claim_byte(&client->desk.notifications);
     pthread_mutex_unlock(&client->desk.mutex);
     if (write_it) {
@@ -77,36 +69,21 @@ zkl_state zkl_client_state(zkl_client *client, char *problem, zkl_code *code)
     return state;
 }
 
-int64_t zkl_client_unanswered(zkl_client *client)
-{
-    pthread_mutex_lock(&client->desk.mutex);
-    int64_t since = client->published.waiting_since;
-    since = since < client->published.read_at ? client->published.read_at : since;
-    pthread_mutex_unlock(&client->desk.mutex);
-    int64_t now = zkl_clock();
-    return since < now ? now - since : 0;
-}
-
-zkl_stats zkl_client_stats(zkl_client *client)
+zkl_stats zkl_client_stats(zkl_client *client, zkl_tls_expiry *expiry)
 {
     pthread_mutex_lock(&client->desk.mutex);
     zkl_stats stats = client->published.stats;
+    if (expiry != NULL) {
+        *expiry = client->published.expiry;
+    }
     pthread_mutex_unlock(&client->desk.mutex);
     return stats;
-}
-
-zkl_tls_expiry zkl_client_expiry(zkl_client *client)
-{
-    pthread_mutex_lock(&client->desk.mutex);
-    zkl_tls_expiry expiry = client->published.expiry;
-    pthread_mutex_unlock(&client->desk.mutex);
-    return expiry;
 }
 
 int32_t zkl_client_session_timeout(zkl_client *client)
 {
     pthread_mutex_lock(&client->desk.mutex);
-    int32_t timeout = client->published.timeout_ms;
+    int32_t timeout = client->published.stats.timeout_ms;
     pthread_mutex_unlock(&client->desk.mutex);
     return timeout;
 }

@@ -4,43 +4,55 @@
 #include <stdio.h>
 #include <string.h>
 
-char *zkl_shuffle_servers(const char *servers)
+/*
+ * Writes the servers of a connection string to `to`, each with a comma behind it: in random order, so that clients spread over them, and
+ * without those that `others` has. Returns the end of the text; NULL: there is no memory.
+ */
+static char *write_shuffled(char *to, const char *servers, const char *others)
 {
-    char *copy = zkl_copy(servers, strlen(servers));
-    if (copy == NULL) {
+    typedef struct {
+        const char *text;
+        size_t length;
+    } server;
+    const char *end = servers + strcspn(servers, "/");
+    server *all = zkl_alloc((size_t)(end - servers) * sizeof *all);
+    if (all == NULL) {
         return NULL;
     }
-    const char *all[64];
-    size_t lengths[64];
     uint32_t count = 0;
-    const char *end = servers + strcspn(servers, "/");
-    for (const char *server = servers; server < end && count < 64; count++) {
-        lengths[count] = strcspn(server, ",/");
-        all[count] = server;
-        server += lengths[count] + 1;
+    for (const char *at = servers; at < end; at += all[count - 1].length + 1) {
+        all[count++] = (server){at, strcspn(at, ",/")};
     }
-    if (count < 2 || count == 64) {
-        return copy;
-    }
-    for (uint32_t i = count - 1; i > 0; i--) {
+    for (uint32_t i = count; i > 1; i--) {
         uint32_t random;
         zkl_random(&random, sizeof random);
-        uint32_t j = random % (i + 1);
-        const char *server = all[i];
-        size_t length = lengths[i];
-        all[i] = all[j];
-        lengths[i] = lengths[j];
-        all[j] = server;
-        lengths[j] = length;
+        const server last = all[i - 1];
+        all[i - 1] = all[random % i];
+        all[random % i] = last;
     }
-    char *to = copy;
     for (uint32_t i = 0; i < count; i++) {
-        memcpy(to, all[i], lengths[i]);
-        to += lengths[i];
-        *to++ = ',';
+        if (!zkl_has_member(others, all[i].text, all[i].length)) {
+            memcpy(to, all[i].text, all[i].length);
+            to += all[i].length;
+            *to++ = ',';
+        }
     }
-    memcpy(to - 1, end, strlen(end) + 1);
-    return copy;
+    zkl_free(all);
+    return to;
+}
+
+char *zkl_servers_text(const char *followed, const char *given)
+{
+    char *text = zkl_alloc(strlen(followed) + strlen(given) + 3);
+    char *end = text != NULL ? write_shuffled(text, followed, "") : NULL;
+    end = end != NULL ? write_shuffled(end, given, followed) : NULL;
+    if (end == NULL) {
+        zkl_free(text);
+        return NULL;
+    }
+    const char *chroot = given + strcspn(given, "/");
+    memcpy(end > text ? end - 1 : end, chroot, strlen(chroot) + 1);
+    return text;
 }
 
 void zkl_servers_free(zkl_servers *servers)
@@ -49,56 +61,19 @@ void zkl_servers_free(zkl_servers *servers)
     zkl_free(servers->followed);
 }
 
-/* Returns the servers of `first`, and behind them those of `given` that are not among them, with the chroot of `given`. */
-static char *join(const char *first, const char *given)
-{
-    size_t length = strlen(first);
-    char *joined = zkl_alloc(length + strlen(given) + 2);
-    if (joined == NULL) {
-        return NULL;
-    }
-    memcpy(joined, first, length);
-    while (*given != '\0' && *given != '/') {
-        size_t here = strcspn(given, ",/");
-        if (!zkl_has_member(first, given, here)) {
-            if (length > 0) {
-                joined[length++] = ',';
-            }
-            memcpy(joined + length, given, here);
-            length += here;
-        }
-        given += here + (given[here] == ',');
-    }
-    memcpy(joined + length, given, strlen(given) + 1);
-    return joined;
-}
-
 bool zkl_servers_take(zkl_client *client)
 {
     zkl_servers *servers = &client->servers;
     bool leave = false;
     pthread_mutex_lock(&client->desk.mutex);
     if (servers->changed) {
-        char *taken = join(servers->followed != NULL ? servers->followed : "", servers->given);
+        char *taken = zkl_servers_text(servers->followed != NULL ? servers->followed : "", servers->given);
         /* memory is short: the next turn tries again */
         servers->changed = taken == NULL || !zkl_connector_set_servers(client->connector, taken, &leave);
         zkl_free(taken);
     }
     pthread_mutex_unlock(&client->desk.mutex);
     return leave;
-}
-
-/* Returns whether each server of one list is in the other one. */
-static bool is_part(const char *one, const char *other)
-{
-    while (*one != '\0') {
-        size_t here = strcspn(one, ",");
-        if (!zkl_has_member(other, one, here)) {
-            return false;
-        }
-        one += here + (one[here] == ',');
-    }
-    return true;
 }
 
 /*
@@ -110,7 +85,7 @@ static bool follow(zkl_client *client, char *servers)
     zkl_servers *known = &client->servers;
     pthread_mutex_lock(&client->desk.mutex);
     char *before = known->followed;
-    bool same = before != NULL && is_part(before, servers) && is_part(servers, before);
+    bool same = before != NULL && strcmp(before, servers) == 0;
     bool set = before == NULL && known->changed;
     if (same || set || !zkl_connector_connected(client->connector)) {
         pthread_mutex_unlock(&client->desk.mutex);
@@ -161,36 +136,39 @@ bool zkl_client_configured(void *context, int rc, const char *configuration, int
     bool local;
     read_given(client, port, &local);
     char *servers = zkl_members(configuration, length, client->tls_link != NULL ? port : NULL, local);
-    char *shuffled = servers != NULL && *servers != '\0' ? zkl_shuffle_servers(servers) : NULL;
-    bool able = servers != NULL && (*servers == '\0' || shuffled != NULL);
-    if (servers != NULL && *servers == '\0') {
-        tell(client, client->tls_link != NULL ? "it names no servers" : "it names no ports for clients");
-    } else if (shuffled != NULL && follow(client, shuffled)) {
-        shuffled = NULL;
-        char line[ZKL_MESSAGE_SIZE];
-        snprintf(line, sizeof line, "the servers of the ensemble are '%.400s'", servers);
-        zkl_log_add(&client->log, ZOO_LOG_LEVEL_INFO, line);
+    if (servers == NULL) {
+        return false;
     }
-    zkl_free(shuffled);
-    zkl_free(servers);
-    return able;
+    if (*servers == '\0') {
+        tell(client, client->tls_link != NULL ? "it names no servers" : "it names no ports for clients");
+        zkl_free(servers);
+        return true;
+    }
+    char line[ZKL_MESSAGE_SIZE];
+    snprintf(line, sizeof line, "the servers of the ensemble are '%.400s'", servers);
+    if (follow(client, servers)) {
+        zkl_log_add(&client->log, ZOO_LOG_LEVEL_INFO, line);
+    } else {
+        zkl_free(servers);
+    }
+    return true;
 }
 
 bool zkl_client_set_servers(zkl_client *client, const char *servers)
 {
-    char *shuffled = zkl_client_forked(client) ? NULL : zkl_shuffle_servers(servers);
-    if (shuffled == NULL) {
+    char *copy = zkl_client_forked(client) ? NULL : zkl_copy(servers, strlen(servers));
+    if (copy == NULL) {
         return false;
     }
     pthread_mutex_lock(&client->desk.mutex);
     if (zkl_life_has_reached(&client->desk.life, ZKL_LIFE_CLOSE_WANTED)) {
         pthread_mutex_unlock(&client->desk.mutex);
-        zkl_free(shuffled);
+        zkl_free(copy);
         return false;
     }
     zkl_servers *known = &client->servers;
     char *given = known->given, *followed = known->followed;
-    known->given = shuffled;
+    known->given = copy;
     known->followed = NULL;
     known->changed = true;
     zkl_desk_unlock_and_wake(&client->desk);

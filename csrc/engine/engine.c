@@ -23,8 +23,7 @@ zkl_engine *zkl_engine_new(const zkl_engine_config *config, const zkl_host *host
     if (host->session.configured != NULL) {
         zkl_session_listen(&engine->session, &zkl_configuration_listener, &engine->configuration);
     }
-    zkl_heartbeat_use_items(&engine->session.heartbeat, &zkl_entry_items, &engine->locks);
-    zkl_watches_use_ops(&engine->session.watches, &zkl_entry_watches, &engine->locks);
+    zkl_session_use_items(&engine->session, &zkl_entry_items, &engine->locks);
     zkl_watches_use_others(&engine->session.watches, &zkl_program_watches, &engine->operations);
     return engine;
 }
@@ -68,21 +67,6 @@ bool zkl_engine_drained(const zkl_engine *engine)
 const zkl_stats *zkl_engine_stats(const zkl_engine *engine)
 {
     return &engine->session.wire.stats;
-}
-
-int32_t zkl_engine_in_flight(const zkl_engine *engine)
-{
-    return engine->session.wire.in_flight;
-}
-
-int64_t zkl_engine_read_at(const zkl_engine *engine)
-{
-    return engine->session.read_at;
-}
-
-int32_t zkl_engine_session_timeout(const zkl_engine *engine)
-{
-    return engine->session.timeout_ms;
 }
 
 /* --- turns --------------------------------------------------------------------------------------------------------- */

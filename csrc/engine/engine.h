@@ -101,11 +101,6 @@ void zkl_engine_shut_down(zkl_engine *engine, int64_t now);
 
 /* Returns the counters, which change with the next call. */
 const zkl_stats *zkl_engine_stats(const zkl_engine *engine);
-/* Returns how many requests are in flight, and when a packet was read last. */
-int32_t zkl_engine_in_flight(const zkl_engine *engine);
-int64_t zkl_engine_read_at(const zkl_engine *engine);
-/* Returns the negotiated session timeout in milliseconds, 0 before there was one. */
-int32_t zkl_engine_session_timeout(const zkl_engine *engine);
 
 #ifdef ZKL_BREAKABLE
 /*

@@ -292,7 +292,7 @@ static bool is_behind(const zkl_acquisition *acquisition)
     const zkl_entry *entry = acquisition->entry;
     bool together = zkl_acquisition_kind(acquisition)->together &&
                     (entry == NULL || entry->acquisition == NULL || zkl_acquisition_kind(entry->acquisition)->together);
-    return (acquisition->sharing && !together) || (entry != NULL && zkl_watch_node_of(&entry->watcher) != NULL);
+    return (acquisition->sharing && !together) || (entry != NULL && zkl_watch_node_of(&entry->item) != NULL);
 }
 
 void zkl_acquisition_blocker_changed(zkl_acquisition *acquisition)
@@ -358,29 +358,9 @@ void zkl_acquisition_forget(zkl_acquisition *acquisition, int64_t now)
     }
 }
 
-zkl_acquisition_phase zkl_acquisition_get_phase(const zkl_acquisition *acquisition)
-{
-    return acquisition->phase;
-}
-
 bool zkl_acquisition_settled(const zkl_acquisition *acquisition)
 {
     return LIST_EMPTY(&acquisition->entries) && !acquisition->sharing;
-}
-
-zkl_code zkl_acquisition_code(const zkl_acquisition *acquisition)
-{
-    return acquisition->code;
-}
-
-const char *zkl_acquisition_message(const zkl_acquisition *acquisition)
-{
-    return acquisition->message != NULL ? acquisition->message : acquisition->code != ZKL_OK ? ZKL_UNSAID : "";
-}
-
-zkl_token zkl_acquisition_token(const zkl_acquisition *acquisition)
-{
-    return acquisition->token;
 }
 
 /* Writes a number that is not negative, with leading zeros. Returns the end of the digits. */
@@ -403,7 +383,7 @@ void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE])
     *text = '\0';
 }
 
-const char *zkl_acquisition_node(const zkl_acquisition *acquisition)
+static const char *node_of(const zkl_acquisition *acquisition)
 {
     /* The first entry of a semaphore's acquisition is its latest lease entry, or its queue entry before there is one. */
     const zkl_entry *entry = acquisition->sharing ? acquisition->entry : LIST_FIRST(&acquisition->entries);
@@ -423,34 +403,29 @@ const char *zkl_acquisition_path(const zkl_acquisition *acquisition)
     return acquisition->spec->lock.path;
 }
 
-const char *zkl_acquisition_blocker(const zkl_acquisition *acquisition)
-{
-    bool has_own = acquisition->entry != NULL && !acquisition->sharing;
-    return has_own ? zkl_watch_node_of(&acquisition->entry->watcher) : NULL;
-}
-
-bool zkl_acquisition_is_sharing(const zkl_acquisition *acquisition)
-{
-    return acquisition->sharing;
-}
-
 void *zkl_acquisition_user(const zkl_acquisition *acquisition)
 {
     return acquisition->user;
 }
 
-int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition)
-{
-    return acquisition->hold_until;
-}
-
-int64_t zkl_acquisition_waited(const zkl_acquisition *acquisition)
+zkl_acquisition_view zkl_acquisition_look(const zkl_acquisition *acquisition)
 {
     int64_t waited = acquisition->granted_at - acquisition->asked_at;
-    return !acquisition->was_behind ? 0 : waited > 0 ? waited : 1;
-}
-
-int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition)
-{
-    return acquisition->revocations;
+    bool has_own = acquisition->entry != NULL && !acquisition->sharing;
+    const char *unsaid = acquisition->code != ZKL_OK ? ZKL_UNSAID : "";
+    return (zkl_acquisition_view){
+        .phase = acquisition->phase,
+        .settled = zkl_acquisition_settled(acquisition),
+        .sharing = acquisition->sharing,
+        .code = acquisition->code,
+        .message = acquisition->message != NULL ? acquisition->message : unsaid,
+        .token = acquisition->token,
+        .revocations = acquisition->revocations,
+        .node = node_of(acquisition),
+        .blocker = has_own ? zkl_watch_node_of(&acquisition->entry->item) : NULL,
+        .hold_until = acquisition->hold_until,
+        .waited = !acquisition->was_behind ? 0
+                  : waited > 0             ? waited
+                                           : 1,
+    };
 }

@@ -66,7 +66,7 @@ void zkl_acquisition_connection_lost(zkl_acquisition *acquisition);
 void zkl_acquisition_revoked(zkl_acquisition *acquisition);
 /* Frees the acquisition at once. */
 void zkl_acquisition_free(zkl_acquisition *acquisition);
-/* Tells the host that the acquisition has a node and waits behind another one; zkl_acquisition_blocker may have changed. */
+/* Tells the host that the acquisition has a node and waits behind another one; zkl_acquisition_view.blocker may have changed. */
 void zkl_acquisition_blocker_changed(zkl_acquisition *acquisition);
 /*
  * The release of an acquisition has found that a node by which it held until then was deleted externally. The host

@@ -140,7 +140,7 @@ zkl_entry *zkl_entry_new_stray(zkl_queue *queue, uint64_t serial)
 {
     zkl_entry *entry = new_entry(queue, &stray_kind, serial);
     if (entry != NULL) {
-        zkl_wire_clean(queue->locks->wire, 1);
+        queue->locks->wire->cleaning++;
     }
     return entry;
 }
@@ -235,17 +235,17 @@ void zkl_entry_watch_node(zkl_entry *entry, const char *name)
 {
     zkl_queue_remove_if_stray(entry->queue, name); /* else the entry would wait for it until the session ends */
     zkl_watches *watches = &entry->locks->session->watches;
-    zkl_watch_node(watches, &entry->watcher, entry->queue->path, name);
+    zkl_watch_node(watches, &entry->item, entry->queue->path, name);
     /* The end of the only node ahead is proof by itself. */
     if (entry->tenure.ahead == 1 || !entry->kind->passes || !zkl_lock_spec_is_open(entry->acquisition->spec) ||
         !zkl_queue_has_flags(entry->queue)) {
         return;
     }
     entry->tenure.passes = true;
-    if (zkl_node_may_pass(name) && entry->watcher.watch != NULL) {
+    if (zkl_node_may_pass(name) && entry->item.watch != NULL) {
         char *flag = zkl_queue_flag(entry->queue, name);
         if (flag != NULL) {
-            zkl_watch_flag(watches, &entry->watcher, flag);
+            zkl_watch_flag(watches, &entry->item, flag);
         }
         zkl_free(flag);
     }
@@ -253,22 +253,12 @@ void zkl_entry_watch_node(zkl_entry *entry, const char *name)
 
 bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue)
 {
-    return zkl_watch_children(&entry->locks->session->watches, &entry->watcher, queue->path);
+    return zkl_watch_children(&entry->locks->session->watches, &entry->item, queue->path);
 }
 
 void zkl_entry_watch_own(zkl_entry *entry)
 {
-    zkl_watch_own(&entry->locks->session->watches, &entry->watcher, entry->node);
-}
-
-void zkl_entry_leave_watch(zkl_entry *entry)
-{
-    zkl_watch_leave(&entry->watcher);
-}
-
-void zkl_entry_leave_own_watch(zkl_entry *entry)
-{
-    zkl_watch_leave_own(&entry->watcher);
+    zkl_watch_own(&entry->locks->session->watches, &entry->item, entry->node);
 }
 
 /* --- the state ----------------------------------------------------------------------------------------------------- */
@@ -333,7 +323,7 @@ static void enter_entry(zkl_entry *entry, zkl_entry_state state)
     }
     entry->queue->lingering += (state == ZKL_ENTRY_LINGERING) - (entry->state == ZKL_ENTRY_LINGERING);
     if (!entry->wanted) {
-        zkl_wire_clean(locks->wire, (int32_t)(state != ZKL_ENTRY_GONE) - (int32_t)(entry->state != ZKL_ENTRY_GONE));
+        locks->wire->cleaning += (state != ZKL_ENTRY_GONE) - (entry->state != ZKL_ENTRY_GONE);
     }
     entry->state = state;
 }
@@ -362,7 +352,7 @@ void zkl_entry_not_wanted(zkl_entry *entry)
 {
     if (entry->wanted) {
         entry->wanted = false;
-        zkl_wire_clean(entry->locks->wire, entry->state != ZKL_ENTRY_GONE);
+        entry->locks->wire->cleaning += entry->state != ZKL_ENTRY_GONE;
     }
 }
 
@@ -440,7 +430,11 @@ bool zkl_entry_note_request(zkl_entry *entry, zkl_entry_request request, bool in
 
 zkl_ask zkl_entry_ask(zkl_entry *entry, zkl_on_reply on_reply)
 {
-    return (zkl_ask){.on_reply = on_reply, .owner = entry, .generation = entry->generation};
+    return (zkl_ask){.on_reply = on_reply,
+                     .owner = entry,
+                     .release = zkl_entry_release,
+                     .kept = entry,
+                     .generation = entry->generation};
 }
 
 bool zkl_entry_sent(zkl_entry *entry, int rc)
@@ -462,8 +456,8 @@ static void unlink_entry(zkl_entry *entry)
 {
     zkl_entry_leave_wait_list(entry);
     zkl_entry_reserve(entry, false);
-    zkl_entry_leave_watch(entry);
-    zkl_entry_leave_own_watch(entry);
+    zkl_watch_leave(&entry->item);
+    zkl_watch_leave_own(&entry->item);
     zkl_lock_spec_drop(entry->spec);
     entry->spec = NULL;
     zkl_entry_set_downgrade(entry, ZKL_DOWNGRADE_NO);
@@ -481,8 +475,9 @@ static void free_entry(zkl_entry *entry)
     zkl_queue_drop(queue);
 }
 
-void zkl_entry_request_completed(zkl_entry *entry)
+void zkl_entry_release(void *kept)
 {
+    zkl_entry *entry = kept;
     if (--entry->flying == 0 && entry->state == ZKL_ENTRY_GONE) {
         free_entry(entry);
     }

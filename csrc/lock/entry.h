@@ -106,7 +106,7 @@ struct zkl_entry {
     TAILQ_ENTRY(zkl_entry) all;
     TAILQ_ENTRY(zkl_entry) in_queue;
     zkl_link in_serials;
-    zkl_item item; /* its node, for heartbeats */
+    zkl_item item; /* its node, for heartbeats; the watch on its predecessor or on a directory, and on its own node */
     TAILQ_ENTRY(zkl_entry) in_wait_list;
     LIST_ENTRY(zkl_entry) in_acquisition;
     TAILQ_ENTRY(zkl_entry) in_lingering;
@@ -118,7 +118,6 @@ struct zkl_entry {
     struct zkl_acquisition_list sharers; /* the other acquisitions that share it or wait for it, in their order */
     zkl_lock_spec *spec;                 /* the spec of its node, once it has lingered */
     int64_t linger_until;                /* if it is LINGERING: it is in locks->lingering, and leaves at this time */
-    zkl_watcher watcher; /* of its predecessor or of a directory; of its own node, for requests to release the lock */
     /* A reader takes the place of this granted writer; NULL if it does not, or once that is not needed any more. */
     zkl_entry *writer;
     char *node; /* full path, NULL while unknown */
@@ -217,9 +216,6 @@ void zkl_entry_watch_node(zkl_entry *entry, const char *name);
 bool zkl_entry_watch_children(zkl_entry *entry, zkl_queue *queue);
 /* Watches its own node for requests to release the lock. */
 void zkl_entry_watch_own(zkl_entry *entry);
-/* Lets go of the watch on a node or a directory, and of that on its own node. */
-void zkl_entry_leave_watch(zkl_entry *entry);
-void zkl_entry_leave_own_watch(zkl_entry *entry);
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 
@@ -227,14 +223,14 @@ void zkl_entry_leave_own_watch(zkl_entry *entry);
 bool zkl_entry_has_sent(const zkl_entry *entry, zkl_entry_request request);
 /* Notes that a request is in flight, or is not any more. Returns `in_flight`. */
 bool zkl_entry_note_request(zkl_entry *entry, zkl_entry_request request, bool in_flight);
-/* Returns the parameters of a request about the entry, for a reply that ends with zkl_entry_request_completed. */
+/* Returns the parameters of a request about the entry, which stays until it was answered (zkl_entry_sent). */
 zkl_ask zkl_entry_ask(zkl_entry *entry, zkl_on_reply on_reply);
 /* Counts the request as one that points to the entry, if it was sent (`rc` is ZOK). Returns whether it was. */
 bool zkl_entry_sent(zkl_entry *entry, int rc);
 /* Lists the entry's directory. Returns false if that could not be sent. */
 bool zkl_entry_list(zkl_entry *entry, zkl_on_reply on_reply, int32_t tag);
-/* One request less points here. Frees the entry if it is gone and this was the last request. */
-void zkl_entry_request_completed(zkl_entry *entry);
+/* One request less points to the entry. Frees it if it is gone and this was the last request. */
+void zkl_entry_release(void *entry);
 
 /* --- what it tells acquisitions and its kind ----------------------------------------------------------------------- */
 

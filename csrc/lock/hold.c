@@ -12,7 +12,7 @@ void zkl_entry_nothing_conflicts(zkl_entry *entry)
         bool listed = entry->tenure.place == ZKL_PLACE_BEHIND || entry->tenure.place == ZKL_PLACE_HEAD;
         entry->tenure.place = listed ? ZKL_PLACE_HEAD : ZKL_PLACE_HEAD_BY_NUMBER;
     }
-    zkl_entry_leave_watch(entry);
+    zkl_watch_leave(&entry->item);
     zkl_entry_move(entry, ZKL_ENTRY_CONFIRMING);
     zkl_entry_confirm(entry);
 }
@@ -31,7 +31,7 @@ void zkl_entry_confirm(zkl_entry *entry)
 
 void zkl_entry_hold(zkl_entry *entry)
 {
-    zkl_entry_leave_watch(entry);
+    zkl_watch_leave(&entry->item);
     zkl_entry_reserve(entry, false);
     zkl_entry_move(entry, ZKL_ENTRY_GRANTED);
 }

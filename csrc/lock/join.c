@@ -210,7 +210,6 @@ static void on_try_listed(void *owner, int rc, const zkl_reply *reply)
     if (reply->generation == entry->generation && entry->state == ZKL_ENTRY_LOOKING) {
         decide_try(entry, zkl_names_rc(rc, reply->names), reply->names);
     }
-    zkl_entry_request_completed(entry);
 }
 
 /* --- created ------------------------------------------------------------------------------------------------------- */
@@ -366,7 +365,6 @@ static void created(zkl_entry *entry, int rc, const char *path, const zkl_reply 
 static void on_joined(void *owner, int rc, const zkl_reply *reply)
 {
     created(owner, rc, reply->path, reply);
-    zkl_entry_request_completed(owner);
 }
 
 /* The C client reports success even if parts of the answer say otherwise, or are missing. */
@@ -375,7 +373,6 @@ static void on_downgraded(void *owner, int rc, const zkl_reply *reply)
     const struct downgrade *downgrade = owner;
     bool passed = downgrade->results[0].err == ZOK && downgrade->results[1].err == ZOK;
     created(downgrade->entry, rc == ZOK && !passed ? ZRUNTIMEINCONSISTENCY : rc, downgrade->path, reply);
-    zkl_entry_request_completed(downgrade->entry);
 }
 
 void zkl_entries_directory_ready(zkl_queue *queue, zkl_directory_outcome outcome, int rc)
@@ -483,20 +480,14 @@ static void on_recovery_listed(void *owner, int rc, const zkl_reply *reply)
         zkl_entry_note_request(entry, ZKL_REQUEST_LIST, false);
         find_own(entry, zkl_names_rc(rc, reply->names), reply);
     }
-    zkl_entry_request_completed(entry);
-}
-
-static void synced(zkl_entry *entry, int rc, const zkl_reply *reply)
-{
-    if (reply->generation == entry->generation && entry->state == ZKL_ENTRY_RECOVERING) {
-        entry->connection = rc == ZOK ? reply->connection : 0;
-    }
 }
 
 static void on_synced(void *owner, int rc, const zkl_reply *reply)
 {
-    synced(owner, rc, reply);
-    zkl_entry_request_completed(owner);
+    zkl_entry *entry = owner;
+    if (reply->generation == entry->generation && entry->state == ZKL_ENTRY_RECOVERING) {
+        entry->connection = rc == ZOK ? reply->connection : 0;
+    }
 }
 
 /*
@@ -512,13 +503,11 @@ static void found_unreadable(zkl_entry *entry)
     zkl_entry_drop_node(entry);
 }
 
-static void looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
+static void on_looked_at(void *owner, int rc, const zkl_reply *reply)
 {
+    zkl_entry *entry = owner;
     const struct Stat *stat = reply->stat;
-    if (reply->generation != entry->generation) {
-        return;
-    }
-    if (entry->state != ZKL_ENTRY_RECOVERING) {
+    if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_RECOVERING) {
         return;
     }
     if (rc == ZOK && stat->ephemeralOwner == entry->locks->wire->session_id && stat->czxid > 0) {
@@ -541,10 +530,4 @@ static void looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
             zkl_entry_make_runnable(entry);
         }
     }
-}
-
-static void on_looked_at(void *owner, int rc, const zkl_reply *reply)
-{
-    looked_at(owner, rc, reply);
-    zkl_entry_request_completed(owner);
 }

@@ -99,7 +99,6 @@ static void on_written(void *owner, int rc, const zkl_reply *reply)
         part_of(entry)->node[1] = zkl_outcome_unknown(rc) && ZKL_BROKEN(ZKL_BREAK_COUNTED) ? '+' : '-';
         latch_failed(entry, rc);
     }
-    zkl_entry_request_completed(entry);
 }
 
 /* Sends one transaction. `node`, to be created, is a gate, or a count-down after which so many are `left` behind this gate. */
@@ -180,7 +179,6 @@ static void on_latch_read(void *owner, int rc, const zkl_reply *reply)
     if (reply->generation == entry->generation && entry->state == ZKL_ENTRY_LOOKING) {
         rc == ZOK || rc == ZNONODE ? decide(entry, rc, reply) : latch_failed(entry, rc);
     }
-    zkl_entry_request_completed(entry);
 }
 
 static void ask(zkl_entry *entry)

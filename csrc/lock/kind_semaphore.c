@@ -22,31 +22,10 @@ static char *directories(const char *path)
 
 /* --- the queue entry ----------------------------------------------------------------------------------------------- */
 
-static bool look_at_semaphore(zkl_entry *queue_entry)
-{
-    return zkl_permits_look(queue_entry->acquisition);
-}
-
-static void joining(zkl_entry *queue_entry)
-{
-    zkl_permits_joined(queue_entry->acquisition);
-}
-
-static void queued(zkl_entry *queue_entry)
-{
-    zkl_permits_search_on(queue_entry->acquisition);
-}
-
 static void blocked(zkl_entry *queue_entry)
 {
     zkl_permits_retreat(queue_entry->acquisition, true);
-    zkl_permits_search(queue_entry->acquisition);
-}
-
-/* The entry is at the head of the queue. It needs no lease: its lease entries do. */
-static void semaphore_ready(zkl_entry *queue_entry)
-{
-    zkl_permits_step(queue_entry->acquisition);
+    zkl_permits_search(queue_entry);
 }
 
 static void queue_node_lost(zkl_entry *queue_entry, zkl_loss loss)
@@ -72,11 +51,6 @@ static void leases_changed(zkl_entry *queue_entry)
     }
 }
 
-static void leases_doubted(zkl_entry *queue_entry)
-{
-    zkl_permits_look_again(queue_entry->acquisition);
-}
-
 const zkl_kind zkl_semaphore_kind = {
     .node = ZKL_NODE_EXCLUSIVE,
     .queues = true,
@@ -85,34 +59,18 @@ const zkl_kind zkl_semaphore_kind = {
     .released = zkl_permits_released,
     .end = zkl_permits_end,
     .nodes = zkl_permits_nodes,
-    .look = look_at_semaphore,
-    .joining = joining,
-    .queued = queued,
+    .look = zkl_permits_look,
+    .joining = zkl_permits_joined,
+    .queued = zkl_permits_search_on,
     .blocked = blocked,
-    .ready = semaphore_ready,
+    .ready = zkl_permits_step, /* it needs no lease: its lease entries do */
     .node_lost = queue_node_lost,
     .directory_listed = leases_listed,
     .directory_changed = leases_changed,
-    .directory_doubted = leases_doubted,
+    .directory_doubted = zkl_permits_look_again,
 };
 
 /* --- a lease entry ------------------------------------------------------------------------------------------------- */
-
-static const char *semaphore_limit(const zkl_entry *entry, char *data)
-{
-    return zkl_permits_data(entry->acquisition, data);
-}
-
-/* The permit has its node. It waits until a list of the leases has room for all permits of its acquisition. */
-static void semaphore_seated(zkl_entry *entry)
-{
-    zkl_permits_step(entry->acquisition);
-}
-
-static void granted(zkl_entry *entry)
-{
-    zkl_permits_confirm(entry->acquisition);
-}
 
 static void lease_node_lost(zkl_entry *entry, zkl_loss loss)
 {
@@ -124,8 +82,8 @@ static void lease_node_lost(zkl_entry *entry, zkl_loss loss)
 const zkl_kind zkl_permit_kind = {
     .node = ZKL_NODE_LEASE,
     .needs_lease = true,
-    .directory_data = semaphore_limit,
-    .queued = semaphore_seated,
-    .ready = granted,
+    .directory_data = zkl_permits_data,
+    .queued = zkl_permits_step, /* it waits for a list that has room for all permits of its acquisition */
+    .ready = zkl_permits_confirm,
     .node_lost = lease_node_lost,
 };

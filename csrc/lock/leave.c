@@ -101,12 +101,12 @@ void zkl_entry_leave(zkl_entry *entry)
     case ZKL_ENTRY_GRANTED:
     case ZKL_ENTRY_LINGERING:
         entry->tenure.use = ZKL_USE_LEFT;
-        zkl_watch_leave_directory(&entry->watcher);
+        zkl_watch_leave_directory(&entry->item);
         __attribute__((fallthrough));
     case ZKL_ENTRY_QUEUED:
     case ZKL_ENTRY_CONFIRMING:
-        zkl_entry_leave_watch(entry);
-        zkl_entry_leave_own_watch(entry);
+        zkl_watch_leave(&entry->item);
+        zkl_watch_leave_own(&entry->item);
         zkl_entry_reserve(entry, false);
         zkl_entry_move(entry, ZKL_ENTRY_LEAVING);
         zkl_entry_step(entry);
@@ -143,8 +143,9 @@ bool zkl_entry_adopt(zkl_queue *queue, const char *name, uint64_t serial)
 
 /* --- deleted ------------------------------------------------------------------------------------------------------- */
 
-static void node_deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
+static void on_deleted(void *owner, int rc, const zkl_reply *reply)
 {
+    zkl_entry *entry = owner;
     if (rc == ZOK) {
         zkl_session_prove(entry->locks->session, reply->sent_at);
         entry->locks->writes++;
@@ -183,12 +184,6 @@ static void node_deleted(zkl_entry *entry, int rc, const zkl_reply *reply)
     }
 }
 
-static void on_deleted(void *owner, int rc, const zkl_reply *reply)
-{
-    node_deleted(owner, rc, reply);
-    zkl_entry_request_completed(owner);
-}
-
 /*
  * The flag could not be made, so nothing was done. If its directory is missing, that is made, and the pass is sent once more behind it: a
  * container that never had a child stays for ever.
@@ -221,9 +216,8 @@ static void on_passed(void *owner, int rc, const zkl_reply *reply)
         not_passed(entry, rc);
     } else if (!not_tried) {
         entry->tenure.passes = false; /* if the delete is repeated, it passes nothing on */
-        node_deleted(entry, rc == ZOK ? deleted : rc, reply);
+        on_deleted(entry, rc == ZOK ? deleted : rc, reply);
     }
-    zkl_entry_request_completed(entry);
 }
 
 /* --- refusing ------------------------------------------------------------------------------------------------------ */

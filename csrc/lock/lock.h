@@ -90,7 +90,7 @@ typedef struct {
     int32_t handoff;
     int32_t permits; /* MODE_PERMITS: how many the semaphore has; of a latch: its count; 1 or more */
     zkl_mode mode;
-    bool revocable; /* watch for requests to release the lock: zkl_acquisition_revocations */
+    bool revocable; /* watch for requests to release the lock: zkl_acquisition_view.revocations */
 } zkl_lock;
 
 /*
@@ -131,16 +131,26 @@ void zkl_acquisition_lapsed(zkl_acquisition *acquisition, int64_t now);
 /* Ends the acquisition if need be, and frees it when nothing of it is left on the server. The caller must not use it again. */
 void zkl_acquisition_forget(zkl_acquisition *acquisition, int64_t now);
 
-/* Returns the phase. */
-zkl_acquisition_phase zkl_acquisition_get_phase(const zkl_acquisition *acquisition);
 /* Returns whether nothing of an ended acquisition is left on the server, or its session is over. */
 bool zkl_acquisition_settled(const zkl_acquisition *acquisition);
-/* Returns why the acquisition has ended, ZKL_OK while it has not, or after a release without problems. */
-zkl_code zkl_acquisition_code(const zkl_acquisition *acquisition);
-/* Returns a message that says what was tried, on which path, and what ZooKeeper answered; "" while all is well. */
-const char *zkl_acquisition_message(const zkl_acquisition *acquisition);
-/* Returns the fencing token: the node's czxid, and how many grants the node served before. Both are 0 before the grant. */
-zkl_token zkl_acquisition_token(const zkl_acquisition *acquisition);
+/* An acquisition, as its owner sees it. The strings are valid until the acquisition changes. */
+typedef struct {
+    zkl_acquisition_phase phase;
+    bool settled; /* zkl_acquisition_settled */
+    bool
+        sharing; /* It shares the entry of another acquisition of this client, and waits for that one or holds together with it. */
+    zkl_code code;       /* Why it has ended. ZKL_OK while it has not, or after a release without problems. */
+    const char *message; /* What was tried, on which path, and what ZooKeeper answered; "" while all is well. */
+    zkl_token token;     /* The fencing token. Both parts are 0 before the grant. */
+    int32_t revocations; /* How often the release has been requested while it was granted (Curator's revocation). */
+    const char *node;    /* The full path of its znode. NULL: it has none. */
+    const char *blocker; /* The full path of the node that it waits for. NULL: it waits for none now. */
+    int64_t hold_until;  /* The grant ends by itself at this instant. ZKL_NEVER: it does not. */
+    /* How long a granted one has waited, 1 or more; 0 if no contender that conflicts was before it, however long the servers took. */
+    int64_t waited;
+} zkl_acquisition_view;
+
+zkl_acquisition_view zkl_acquisition_look(const zkl_acquisition *acquisition);
 /*
  * Writes a token as text: both parts in decimal, with leading zeros, and a hyphen between them; "" for no token. The
  * texts sort like the tokens, by bytes and by strcoll in every locale. Letters could not be used: "aa" comes after "z"
@@ -148,43 +158,24 @@ zkl_token zkl_acquisition_token(const zkl_acquisition *acquisition);
  * punctuation.
  */
 void zkl_token_format(zkl_token token, char text[ZKL_TOKEN_SIZE]);
-/* Returns the full path of the acquisition's znode, NULL while it has none. */
-const char *zkl_acquisition_node(const zkl_acquisition *acquisition);
 /*
  * Returns all znodes by which a granted acquisition of several permits holds. Each is the part behind the acquisition's
  * path and '/', ended by a NUL; the last one is ended by another NUL. They stay the same as long as it holds. The
  * caller gives the result to zkl_free. NULL when memory is short, and for any other acquisition, which holds by
- * zkl_acquisition_node alone.
+ * zkl_acquisition_view.node alone.
  */
 char *zkl_acquisition_nodes(const zkl_acquisition *acquisition);
 /* Returns the path of the lock, from its lock spec. */
 const char *zkl_acquisition_path(const zkl_acquisition *acquisition);
-/* Returns the full path of the node that the acquisition waits for, NULL if it waits for none now. */
-const char *zkl_acquisition_blocker(const zkl_acquisition *acquisition);
-/*
- * Returns true if the acquisition shares the entry of another acquisition of this client, and waits for that one or
- * holds together with it.
- */
-bool zkl_acquisition_is_sharing(const zkl_acquisition *acquisition);
 /* Returns the `user` of zkl_locks_acquire. */
 void *zkl_acquisition_user(const zkl_acquisition *acquisition);
-/* Returns the instant at which the grant ends by itself, ZKL_NEVER if it does not. */
-int64_t zkl_acquisition_hold_until(const zkl_acquisition *acquisition);
 /*
  * The host has changed the end of a grant: it ends by itself at `until`; ZKL_NEVER: it does not. Does nothing after the
  * grant. The call is only needed for an earlier end. Before the engine ends a grant, it asks the host (zkl_hold_over_fn).
  */
 void zkl_acquisition_end_at(zkl_acquisition *acquisition, int64_t until);
-/*
- * Returns how long a granted acquisition has waited, in nanoseconds, 1 or more; 0 if no contender that conflicts was
- * before it, however long the servers took.
- */
-int64_t zkl_acquisition_waited(const zkl_acquisition *acquisition);
 /* The data that a contender writes into the holder's node to ask for the lock. Curator's Revoker writes the same. */
 #define ZKL_REVOKE "__REVOKE__"
-
-/* Returns how often the release has been requested while the acquisition was granted (Curator's revocation). */
-int32_t zkl_acquisition_revocations(const zkl_acquisition *acquisition);
 
 /* --- the object ----------------------------------------------------------------------------------------------------- */
 
@@ -207,8 +198,7 @@ void zkl_locks_close(zkl_locks *locks, int64_t now);
 
 /* The session calls these. The owner of all of them is the zkl_locks. */
 extern const zkl_session_listener zkl_locks_listener;
-extern const zkl_heartbeat_items zkl_entry_items;
-extern const zkl_watch_ops zkl_entry_watches;
+extern const zkl_item_ops zkl_entry_items;
 
 /*
  * Starts an acquisition. Returns an object that stays valid until zkl_acquisition_forget, or NULL when memory is short.

@@ -135,7 +135,7 @@ static void locks_ready(void *owner)
     zkl_entry *entry;
     TAILQ_FOREACH(entry, &locks->entries, all)
     {
-        bool waits = entry->state == ZKL_ENTRY_CONFIRMING && zkl_watch_is_armed(&entry->watcher);
+        bool waits = entry->state == ZKL_ENTRY_CONFIRMING && zkl_watch_is_armed(&entry->item);
         if (waits && !ZKL_BROKEN(ZKL_BREAK_OUTLIVED)) {
             entry->kind->directory_doubted(entry);
         }
@@ -195,7 +195,7 @@ static void lapsed(void *owner)
         next = TAILQ_NEXT(acquisition, all);
         zkl_acquisition_lose(acquisition, ZKL_LOST,
                              "'%s' is lost: it is not certain any more that the session lives (its timeout is %d ms)",
-                             zkl_acquisition_path(acquisition), locks->session->timeout_ms);
+                             zkl_acquisition_path(acquisition), locks->wire->stats.timeout_ms);
     }
 }
 
@@ -222,16 +222,16 @@ const zkl_session_listener zkl_locks_listener = {
     .leased = leased,
 };
 
-/* --- what heartbeats check ----------------------------------------------------------------------------------------- */
+/* --- what heartbeats and watches ask and tell --------------------------------------------------------------------- */
 
-static zkl_entry *entry_of_item(const zkl_item *item)
+static zkl_entry *entry_of(const zkl_item *item)
 {
     return (zkl_entry *)((uintptr_t)item - offsetof(zkl_entry, item));
 }
 
 static zkl_item_facts describe_item(const zkl_item *item)
 {
-    const zkl_entry *entry = entry_of_item(item);
+    const zkl_entry *entry = entry_of(item);
     return (zkl_item_facts){
         .generation = entry->generation,
         /*
@@ -252,67 +252,51 @@ static zkl_item *item_of_node(const void *owner, const char *path)
 
 static void keep_item(zkl_item *item)
 {
-    entry_of_item(item)->flying++;
+    entry_of(item)->flying++;
 }
 
 static void release_item(zkl_item *item)
 {
-    zkl_entry_request_completed(entry_of_item(item));
+    zkl_entry_release(entry_of(item));
 }
 
 static void item_deleted(zkl_item *item)
 {
-    zkl_entry_deleted_externally(entry_of_item(item));
+    zkl_entry_deleted_externally(entry_of(item));
 }
 
 static void item_replaced(zkl_item *item)
 {
-    zkl_entry_replaced(entry_of_item(item));
+    zkl_entry_replaced(entry_of(item));
 }
 
-const zkl_heartbeat_items zkl_entry_items = {
-    .describe = describe_item,
-    .of_node = item_of_node,
-    .keep = keep_item,
-    .release = release_item,
-    .deleted = item_deleted,
-    .replaced = item_replaced,
-};
-
-/* --- what watches report ------------------------------------------------------------------------------------------- */
-
-static zkl_entry *entry_of(zkl_watcher *watcher)
-{
-    return (zkl_entry *)(void *)((char *)watcher - offsetof(zkl_entry, watcher));
-}
-
-static void watched_gone(zkl_watcher *watcher)
+static void watched_gone(zkl_item *watcher)
 {
     zkl_entry_blocker_gone(entry_of(watcher));
 }
 
-static void passed(zkl_watcher *watcher)
+static void passed(zkl_item *watcher)
 {
     zkl_entry_passed(entry_of(watcher));
 }
 
-static void entry_looks_again(zkl_watcher *watcher)
+static void entry_looks_again(zkl_item *watcher)
 {
     zkl_entry_look_again(entry_of(watcher));
 }
 
-static void look_later(zkl_watcher *watcher)
+static void look_later(zkl_item *watcher)
 {
     zkl_entry_look_later(entry_of(watcher));
 }
 
-static void watch_unreadable(zkl_watcher *watcher)
+static void watch_unreadable(zkl_item *watcher)
 {
     zkl_entry_blocker_unreadable(entry_of(watcher));
 }
 
 /* The watch could not be armed. If there is a connection, the entry waits: the cause will not pass at once. */
-static void watch_failed(zkl_watcher *watcher)
+static void watch_failed(zkl_item *watcher)
 {
     zkl_entry *entry = entry_of(watcher);
     bool waits = entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_LOOKING;
@@ -323,18 +307,18 @@ static void watch_failed(zkl_watcher *watcher)
     }
 }
 
-static void watch_answered(zkl_watcher *watcher, int64_t czxid)
+static void watch_answered(zkl_item *watcher, int64_t czxid)
 {
     zkl_entry_watch_answered(entry_of(watcher), czxid);
 }
 
-static void directory_listed(zkl_watcher *watcher, int rc, const zkl_reply *reply)
+static void directory_listed(zkl_item *watcher, int rc, const zkl_reply *reply)
 {
     zkl_entry *entry = entry_of(watcher);
     entry->kind->directory_listed(entry, rc, reply);
 }
 
-static void watch_kept(zkl_watcher *watcher)
+static void watch_kept(zkl_item *watcher)
 {
     zkl_entry *entry = entry_of(watcher);
     entry->kind->directory_doubted(entry);
@@ -345,31 +329,18 @@ static bool is_revocation(const char *data, int length)
     return length == (int)sizeof ZKL_REVOKE - 1 && memcmp(data, ZKL_REVOKE, sizeof ZKL_REVOKE - 1) == 0;
 }
 
-static void revoked(zkl_watcher *owner)
+static void revoked(zkl_item *owner)
 {
     zkl_entry_revoked(entry_of(owner));
 }
 
-static void entry_deleted(zkl_watcher *owner)
-{
-    zkl_entry_deleted_externally(entry_of(owner));
-}
-
-static zkl_watcher *owner_of(const void *owner, const char *path)
-{
-    zkl_entry *entry = zkl_queue_entry_of_node(owner, path);
-    bool stands = entry != NULL && (entry->state == ZKL_ENTRY_QUEUED || entry->state == ZKL_ENTRY_CONFIRMING ||
-                                    zkl_entry_is_granted(entry));
-    return stands ? &entry->watcher : NULL;
-}
-
-static bool guarded(const void *owner, const char *path)
-{
-    const zkl_entry *entry = zkl_queue_entry_of_node(owner, path);
-    return entry != NULL && entry->item.guard != ZKL_GUARD_NONE;
-}
-
-const zkl_watch_ops zkl_entry_watches = {
+const zkl_item_ops zkl_entry_items = {
+    .of_node = item_of_node,
+    .deleted = item_deleted,
+    .describe = describe_item,
+    .keep = keep_item,
+    .release = release_item,
+    .replaced = item_replaced,
     .gone = watched_gone,
     .passed = passed,
     .look_again = entry_looks_again,
@@ -381,7 +352,4 @@ const zkl_watch_ops zkl_entry_watches = {
     .kept = watch_kept,
     .asks = is_revocation,
     .revoked = revoked,
-    .deleted = entry_deleted,
-    .owner_of = owner_of,
-    .guarded = guarded,
 };

@@ -11,8 +11,8 @@
 static void start_over(zkl_entry *entry, zkl_loss loss)
 {
     zkl_locks *locks = entry->locks;
-    zkl_entry_leave_watch(entry);
-    zkl_entry_leave_own_watch(entry);
+    zkl_watch_leave(&entry->item);
+    zkl_watch_leave_own(&entry->item);
     entry->generation++;
     zkl_entry_set_serial(entry, zkl_entry_next_serial(locks, entry->acquisition, entry->kind));
     entry->tenure = (zkl_tenure){0};

@@ -180,23 +180,34 @@ static bool all_seated(zkl_acquisition *acquisition, uint32_t connection)
     return seated == permits_of(acquisition)->count;
 }
 
-void zkl_permits_confirm(zkl_acquisition *acquisition)
+/*
+ * The lease entry that was made last. Its token is the acquisition's, since it is later than any grant that had no room beside this one. It
+ * passes to the successor with its token, because tokens must grow.
+ */
+static zkl_entry *latest_lease_entry(zkl_acquisition *acquisition)
 {
     zkl_entry *entry;
-    /*
-     * The token is that of the lease entry made last, which is later than any grant that had no room beside this one.
-     */
-    const zkl_entry *latest = NULL;
+    zkl_entry *latest = NULL;
+    FOREACH_LEASE_ENTRY(entry, acquisition)
+    {
+        latest = latest == NULL || entry->tenure.czxid > latest->tenure.czxid ? entry : latest;
+    }
+    return latest;
+}
+
+void zkl_permits_confirm(zkl_entry *confirmed)
+{
+    zkl_acquisition *acquisition = confirmed->acquisition;
+    zkl_entry *entry;
     FOREACH_LEASE_ENTRY(entry, acquisition)
     {
         zkl_entry_move(entry, ZKL_ENTRY_GRANTED);
-        latest = latest == NULL || entry->tenure.czxid > latest->tenure.czxid ? entry : latest;
     }
     zkl_entry *queue_entry = acquisition->entry;
     entry = next_lease_entry(LIST_FIRST(&acquisition->entries));
     assert(has_taken(permits_of(acquisition)));
     permits_of(acquisition)->state = ZKL_PERMITS_GRANTED;
-    zkl_acquisition_grant(acquisition, latest);
+    zkl_acquisition_grant(acquisition, latest_lease_entry(acquisition));
     if (acquisition->spec->lock.revocable) {
         zkl_entry_watch_own(entry);
     }
@@ -208,7 +219,7 @@ static void room_for_all(zkl_acquisition *acquisition)
     zkl_entry *entry;
     zkl_entry *last = NULL;
     permits_of(acquisition)->leases->busy = permits_of(acquisition)->waited;
-    zkl_entry_leave_watch(acquisition->entry);
+    zkl_watch_leave(&acquisition->entry->item);
     FOREACH_LEASE_ENTRY(entry, acquisition)
     {
         zkl_entry_move(entry, ZKL_ENTRY_CONFIRMING);
@@ -249,18 +260,6 @@ static bool may_pass(zkl_acquisition *from, const zkl_acquisition *to)
     return fits && alike && fair && granted == had->count && zkl_wire_covers_more(from->locks->wire);
 }
 
-/* The lease entry that was made last. It passes to the successor with its token, because tokens must grow. */
-static zkl_entry *latest_lease_entry(zkl_acquisition *acquisition)
-{
-    zkl_entry *entry;
-    zkl_entry *latest = NULL;
-    FOREACH_LEASE_ENTRY(entry, acquisition)
-    {
-        latest = latest == NULL || entry->tenure.czxid > latest->tenure.czxid ? entry : latest;
-    }
-    return latest;
-}
-
 static void adopt(zkl_acquisition *acquisition, zkl_entry *entry)
 {
     LIST_REMOVE(entry, in_acquisition);
@@ -299,7 +298,7 @@ static bool pass_permits(zkl_acquisition *acquisition)
     acquisition->locks->wire->stats.hand_overs++;
     permits_of(to)->state = ZKL_PERMITS_GRANTED;
     zkl_acquisition_grant(to, latest);
-    if (to->spec->lock.revocable && latest->watcher.own == NULL) {
+    if (to->spec->lock.revocable && latest->item.own == NULL) {
         zkl_entry_watch_own(latest);
     }
     zkl_entry_leave(to->entry);
@@ -373,30 +372,32 @@ static void take(zkl_acquisition *acquisition)
     permits->listing = sent && send_leases(acquisition->entry, ZKL_LEASES_JOIN);
 }
 
-void zkl_permits_joined(zkl_acquisition *acquisition)
+void zkl_permits_joined(zkl_entry *queue_entry)
 {
+    zkl_acquisition *acquisition = queue_entry->acquisition;
     zkl_permits *permits = acquisition->part;
     if (!has_taken(permits) && (!permits->leases->busy || acquisition->try_only)) {
         take(acquisition);
     }
 }
 
-bool zkl_permits_look(zkl_acquisition *acquisition)
+bool zkl_permits_look(zkl_entry *queue_entry)
 {
-    zkl_permits *permits = acquisition->part;
+    zkl_permits *permits = queue_entry->acquisition->part;
     permits->generation++;
-    zkl_permits_want_limit(acquisition);
-    permits->listing = send_leases(acquisition->entry, ZKL_LEASES_TRY);
+    zkl_permits_want_limit(queue_entry->acquisition);
+    permits->listing = send_leases(queue_entry, ZKL_LEASES_TRY);
     return permits->listing;
 }
 
-void zkl_permits_step(zkl_acquisition *acquisition)
+void zkl_permits_step(zkl_entry *entry)
 {
+    zkl_acquisition *acquisition = entry->acquisition;
     zkl_permits *permits = acquisition->part;
     zkl_entry *queue_entry = acquisition->entry;
     if (acquisition->phase != ZKL_ACQUISITION_WAITING || queue_entry == NULL ||
         queue_entry->state != ZKL_ENTRY_CONFIRMING || permits->listing || permits->leases->limit_flying ||
-        (queue_entry->watcher.watch != NULL && !permits->undecided)) {
+        (queue_entry->item.watch != NULL && !permits->undecided)) {
         return;
     }
     if (has_taken(permits) && !all_seated(acquisition, 0)) {
@@ -413,7 +414,7 @@ void zkl_permits_step(zkl_acquisition *acquisition)
     if (!has_taken(permits)) {
         permits->state = ZKL_PERMITS_LOOKING;
     }
-    if (queue_entry->watcher.watch == NULL && permits->state != ZKL_PERMITS_TAKING) {
+    if (queue_entry->item.watch == NULL && permits->state != ZKL_PERMITS_TAKING) {
         /*
          * The list arms the watch. If the watch is armed already, for an earlier head of the queue, a list without a
          * watch is enough.
@@ -421,28 +422,29 @@ void zkl_permits_step(zkl_acquisition *acquisition)
         if (zkl_entry_watch_children(queue_entry, permits->leases)) {
             return;
         }
-        if (queue_entry->watcher.watch == NULL) {
+        if (queue_entry->item.watch == NULL) {
             zkl_entry_make_runnable(queue_entry);
             return;
         }
     }
     permits->listing = send_leases(queue_entry, ZKL_LEASES_LOOK);
     if (!permits->listing) {
-        zkl_entry_leave_watch(queue_entry);
+        zkl_watch_leave(&queue_entry->item);
         zkl_entry_make_runnable(queue_entry);
     }
 }
 
-void zkl_permits_look_again(zkl_acquisition *acquisition)
+void zkl_permits_look_again(zkl_entry *queue_entry)
 {
-    permits_of(acquisition)->undecided = true;
-    zkl_entry_make_runnable(acquisition->entry);
+    permits_of(queue_entry->acquisition)->undecided = true;
+    zkl_entry_make_runnable(queue_entry);
 }
 
-void zkl_permits_look_later(zkl_acquisition *acquisition)
+/* The same, but not at once: the reason takes a while to pass. */
+static void list_leases_later(zkl_entry *queue_entry)
 {
-    permits_of(acquisition)->undecided = true;
-    zkl_entry_back_off(acquisition->entry);
+    permits_of(queue_entry->acquisition)->undecided = true;
+    zkl_entry_back_off(queue_entry);
 }
 
 void zkl_permits_event(zkl_acquisition *acquisition)
@@ -502,13 +504,13 @@ static void no_room(zkl_acquisition *acquisition, const struct String_vector *na
     }
     zkl_acquisition_blocker_changed(acquisition);
     if (!removed) {
-        zkl_permits_look_later(acquisition); /* it would wait for permits that may be strays */
+        list_leases_later(acquisition->entry); /* it would wait for permits that may be strays */
         return;
     }
     /*
      * Lists once more unless the watch was armed when this list was made: otherwise the watch may have missed a change.
      */
-    zkl_permits_step(acquisition);
+    zkl_permits_step(acquisition->entry);
 }
 
 /*
@@ -521,7 +523,7 @@ static void look_at_place(zkl_acquisition *acquisition)
     zkl_entry *queue_entry = acquisition->entry;
     const zkl_ask ask = zkl_entry_ask(queue_entry, on_place);
     if (!zkl_entry_sent(queue_entry, zkl_send_names(queue_entry->locks->wire, &ask, queue_entry->queue->path))) {
-        zkl_permits_look_again(acquisition);
+        zkl_permits_look_again(queue_entry);
     }
 }
 
@@ -530,7 +532,7 @@ static void place_listed(zkl_entry *queue_entry, int rc, const struct String_vec
     if (rc == ZNONODE) {
         zkl_entry_deleted_externally(queue_entry); /* the whole directory is gone */
     } else if (rc == ZTHROTTLEDOP) {
-        zkl_permits_look_later(queue_entry->acquisition);
+        list_leases_later(queue_entry);
     } else if (rc == ZOK) {
         zkl_entry_check_place(queue_entry, names);
     }
@@ -542,7 +544,6 @@ static void on_place(void *owner, int rc, const zkl_reply *reply)
     if (reply->generation == queue_entry->generation && queue_entry->state == ZKL_ENTRY_CONFIRMING) {
         place_listed(queue_entry, zkl_names_rc(rc, reply->names), reply->names);
     }
-    zkl_entry_request_completed(queue_entry);
 }
 
 /* Decides on a list that was made after the acquisition's nodes and shows `count` permits. */
@@ -580,7 +581,7 @@ static void judge(zkl_acquisition *acquisition, const zkl_reply *reply, const st
     if (has_taken(permits)) {
         if (!all_seated(acquisition, reply->tag == ZKL_LEASES_JOIN ? reply->connection : 0)) {
             permits->undecided = true; /* the list may be older than one of the nodes */
-            zkl_permits_step(acquisition);
+            zkl_permits_step(acquisition->entry);
         } else if (own == permits->count) {
             judge_taken(acquisition, names, count);
         } else {
@@ -605,21 +606,22 @@ static void judge(zkl_acquisition *acquisition, const zkl_reply *reply, const st
  * queue entry may be behind that head, where no list of permits is made. Then the head would wait for us, and we for
  * the head.
  */
-void zkl_permits_search(zkl_acquisition *acquisition)
+void zkl_permits_search(zkl_entry *queue_entry)
 {
-    permits_of(acquisition)->search = zkl_queue_may_have_strays(permits_of(acquisition)->leases);
-    zkl_permits_search_on(acquisition);
+    zkl_permits *permits = queue_entry->acquisition->part;
+    permits->search = zkl_queue_may_have_strays(permits->leases);
+    zkl_permits_search_on(queue_entry);
 }
 
-void zkl_permits_search_on(zkl_acquisition *acquisition)
+void zkl_permits_search_on(zkl_entry *queue_entry)
 {
-    zkl_permits *permits = acquisition->part;
+    zkl_permits *permits = queue_entry->acquisition->part;
     if (!permits->search || permits->listing) {
         return;
     }
-    permits->listing = send_leases(acquisition->entry, ZKL_LEASES_LOOK);
+    permits->listing = send_leases(queue_entry, ZKL_LEASES_LOOK);
     if (!permits->listing) {
-        zkl_entry_make_runnable(acquisition->entry);
+        zkl_entry_make_runnable(queue_entry);
     }
 }
 
@@ -641,7 +643,7 @@ static void look_anew(zkl_acquisition *acquisition)
     zkl_queue *leases = permits_of(acquisition)->leases;
     bool was_known = leases->limit_mzxid != 0;
     leases->limit_mzxid = 0;
-    if (!was_known || !zkl_permits_look(acquisition)) {
+    if (!was_known || !zkl_permits_look(acquisition->entry)) {
         zkl_entry_try_again(acquisition->entry); /* the read was refused */
     }
 }
@@ -691,5 +693,4 @@ static void on_leases(void *owner, int rc, const zkl_reply *reply)
         permits_of(acquisition)->listing = false;
         zkl_permits_listed(acquisition, zkl_names_rc(rc, reply->names), reply);
     }
-    zkl_entry_request_completed(queue_entry);
 }

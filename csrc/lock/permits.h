@@ -46,16 +46,16 @@ extern const zkl_kind zkl_permit_kind;
 bool zkl_permits_init(zkl_acquisition *acquisition, const zkl_acquisition_request *request);
 /* Gives back what hangs on the permits of an acquisition that is being freed. */
 void zkl_permits_end(zkl_acquisition *acquisition);
-/* Does what the acquisition's state asks for, once it is at the head of its queue. Idempotent. */
-void zkl_permits_step(zkl_acquisition *acquisition);
+/* Does what the state of the entry's acquisition asks for, once that is at the head of its queue. Idempotent. */
+void zkl_permits_step(zkl_entry *entry);
 /* Sends a try's list of the leases, which comes before any write. Returns false if that could not be sent. */
-bool zkl_permits_look(zkl_acquisition *acquisition);
+bool zkl_permits_look(zkl_entry *queue_entry);
 /* The create and the list of the queue entry are in flight: takes permits along if some are likely to be free. */
-void zkl_permits_joined(zkl_acquisition *acquisition);
+void zkl_permits_joined(zkl_entry *queue_entry);
 /* The queue entry waits: looks for permits of this client that no acquisition knows, if there may be some. */
-void zkl_permits_search(zkl_acquisition *acquisition);
+void zkl_permits_search(zkl_entry *queue_entry);
 /* Goes on with that search, if it has not come to its end. */
-void zkl_permits_search_on(zkl_acquisition *acquisition);
+void zkl_permits_search_on(zkl_entry *queue_entry);
 /*
  * The acquisition is not at the head of the queue (any more): gives its permits back. The flag says whether another
  * contender is ahead.
@@ -66,13 +66,11 @@ void zkl_permits_restart(zkl_acquisition *acquisition);
 /* One of its permits is being made anew: earlier lists do not count, nor the room that they showed. */
 void zkl_permits_changed(zkl_acquisition *acquisition);
 /* At the head of the queue, under a watch that came with no list: the list is requested. */
-void zkl_permits_look_again(zkl_acquisition *acquisition);
-/* The same, but not at once: the reason takes a while to pass. */
-void zkl_permits_look_later(zkl_acquisition *acquisition);
+void zkl_permits_look_again(zkl_entry *queue_entry);
 /* At the head of the queue: a permit was taken or given back. */
 void zkl_permits_event(zkl_acquisition *acquisition);
 /* Grants the acquisition: the entries of all its permits are in CONFIRMING, and there is a lease. */
-void zkl_permits_confirm(zkl_acquisition *acquisition);
+void zkl_permits_confirm(zkl_entry *entry);
 /*
  * Gives up the entries of an acquisition that has ended. The permits of a released one pass to another acquisition of
  * this client that waits for as many or fewer, if allowed.

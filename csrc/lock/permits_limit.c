@@ -17,9 +17,9 @@
 #include "permits_limit.h"
 #include "place.h"
 
-const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data)
+const char *zkl_permits_data(const zkl_entry *entry, char *data)
 {
-    snprintf(data, ZKL_DIRECTORY_DATA_SIZE, "%d", (int)acquisition->spec->lock.permits);
+    snprintf(data, ZKL_DIRECTORY_DATA_SIZE, "%d", (int)entry->acquisition->spec->lock.permits);
     return data;
 }
 

@@ -7,7 +7,7 @@
 #include "acquisition.h"
 
 /* Returns the data with which the directory of the leases is made. `data` has room for ZKL_DIRECTORY_DATA_SIZE. */
-const char *zkl_permits_data(const zkl_acquisition *acquisition, char *data);
+const char *zkl_permits_data(const zkl_entry *entry, char *data);
 /* Requests the semaphore's limit if it is not known. */
 void zkl_permits_want_limit(zkl_acquisition *acquisition);
 /*

@@ -42,7 +42,7 @@ void zkl_entry_step_queued(zkl_entry *entry)
     if (entry->kind->queued != NULL) {
         entry->kind->queued(entry);
     }
-    if (!entry->kind->queues || zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->watcher.watch != NULL) {
+    if (!entry->kind->queues || zkl_entry_has_sent(entry, ZKL_REQUEST_LIST) || entry->item.watch != NULL) {
         return;
     }
     bool downgraded = entry->downgrade == ZKL_DOWNGRADE_MADE;
@@ -149,15 +149,16 @@ void zkl_entry_check_place(zkl_entry *entry, const struct String_vector *names)
     zkl_standing standing =
         zkl_names_standing(names->data, names->count, zkl_entry_name(entry), zkl_entry_kind_in_queue(entry));
     if (!standing.listed || standing.tied || standing.blocking > 0) {
-        zkl_entry_leave_watch(entry);
+        zkl_watch_leave(&entry->item);
         zkl_entry_move(entry, ZKL_ENTRY_QUEUED);
         stand(entry, names);
     }
 }
 
 /* Handles a list of the queue that came with the create, or that a queued entry has requested. */
-static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
+static void on_queue_listed(void *owner, int rc, const zkl_reply *reply)
 {
+    zkl_entry *entry = owner;
     const struct String_vector *names = reply->names;
     rc = zkl_names_rc(rc, names);
     if (ZKL_BROKEN(ZKL_BREAK_PAIRING) && reply->tag == ZKL_LIST_JOIN && rc == ZOK && entry->wanted &&
@@ -190,12 +191,6 @@ static void listed(zkl_entry *entry, int rc, const zkl_reply *reply)
     }
 }
 
-static void on_queue_listed(void *owner, int rc, const zkl_reply *reply)
-{
-    listed(owner, rc, reply);
-    zkl_entry_request_completed(owner);
-}
-
 /* --- the place of a downgraded reader ------------------------------------------------------------------------------ */
 
 /*
@@ -204,8 +199,9 @@ static void on_queue_listed(void *owner, int rc, const zkl_reply *reply)
  * one of the two nodes. The create does not prove that: it only checks that a node of that name exists. The writer's
  * node may have been deleted, another writer granted, and a node of the same name made.
  */
-static void writer_looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
+static void on_writer_looked_at(void *owner, int rc, const zkl_reply *reply)
 {
+    zkl_entry *entry = owner;
     if (reply->generation != entry->generation || entry->state != ZKL_ENTRY_QUEUED ||
         entry->downgrade != ZKL_DOWNGRADE_MADE) {
         return;
@@ -230,12 +226,6 @@ static void writer_looked_at(zkl_entry *entry, int rc, const zkl_reply *reply)
     } else {
         zkl_entry_make_runnable(entry);
     }
-}
-
-static void on_writer_looked_at(void *owner, int rc, const zkl_reply *reply)
-{
-    writer_looked_at(owner, rc, reply);
-    zkl_entry_request_completed(owner);
 }
 
 /* --- what the watch reports ---------------------------------------------------------------------------------------- */
@@ -311,7 +301,7 @@ void zkl_entry_watch_answered(zkl_entry *entry, int64_t czxid)
     if (zkl_entry_predicted(entry, czxid)) {
         zkl_entry_blocker_changed(entry);
     } else if (guessed && czxid > 0) {
-        zkl_entry_leave_watch(entry); /* a node of a directory that was made anew: lists */
+        zkl_watch_leave(&entry->item); /* a node of a directory that was made anew: lists */
         zkl_entry_make_runnable(entry);
     }
 }

@@ -142,7 +142,7 @@ static void grant_sharer(zkl_entry *entry, zkl_acquisition *acquisition)
     entry->tenure.use = ZKL_USE_GRANTED;
     zkl_acquisition_grant(acquisition, entry);
     /* With ZKL_BREAK_PAIRING there may be no node to watch. */
-    if (acquisition->spec->lock.revocable && entry->watcher.own == NULL && !ZKL_BROKEN(ZKL_BREAK_PAIRING)) {
+    if (acquisition->spec->lock.revocable && entry->item.own == NULL && !ZKL_BROKEN(ZKL_BREAK_PAIRING)) {
         zkl_entry_watch_own(entry); /* may report at once that another client asked for the lock */
     }
 }
@@ -187,7 +187,7 @@ static bool watch_queue(zkl_entry *entry)
 static void listen_if_much_used(zkl_entry *entry, int32_t acquisitions)
 {
     bool much = acquisitions > entry->acquisition->spec->lock.handoff / 4;
-    if (much && entry->state == ZKL_ENTRY_GRANTED && entry->watcher.watch == NULL &&
+    if (much && entry->state == ZKL_ENTRY_GRANTED && entry->item.watch == NULL &&
         entry->tenure.contention != ZKL_CONTENTION_SEEN && !is_closed(entry) && !others_wait_here(entry) &&
         entry->locks->wire->usable) {
         watch_queue(entry);
@@ -407,7 +407,7 @@ static bool begin_linger(zkl_entry *entry, zkl_acquisition *acquisition)
     if ((entry->tenure.contention == ZKL_CONTENTION_SEEN || others_wait_here(entry)) && !ZKL_BROKEN(ZKL_BREAK_LINGER)) {
         return false;
     }
-    if (entry->watcher.watch == NULL && !watch_queue(entry)) {
+    if (entry->item.watch == NULL && !watch_queue(entry)) {
         return false; /* another entry of ours watches the queue, or the watch cannot be armed now */
     }
     if (entry->spec == NULL) {

@@ -123,13 +123,20 @@ int push_forked(lua_State *L);
 
 /* --- methods ------------------------------------------------------------------------------------------------------- */
 
-/* A method of a type of userdata: one of the three functions. Lists of them end with an entry without a name. */
+/*
+ * A method of a type of userdata: one of the four functions. Lists of them end with an entry without a name.
+ *
+ * A box may be empty: Lua code can reach a userdata after its finalizer has run, because in that cycle weak tables keep their keys
+ * (Lua 5.4 Reference Manual, 2.5.4). A handle of which that is true has ended, like one that was released.
+ */
 typedef struct {
     const char *name;
     lua_CFunction function;
     /* Its first argument is a client, which was not collected; after a fork, push_forked answers in its place. */
     int (*with_client)(lua_State *L, zkl_client *client);
-    /* Its first argument is a handle of its type, which is in this state; NULL if it was collected. After a fork, the same. */
+    /* Its first argument is a handle of its type; NULL if it was collected. */
+    int (*with_handle)(lua_State *L, zkl_handle *handle);
+    /* The same, and the handle is in this state. After a fork, push_forked answers in its place. */
     int (*with_view)(lua_State *L, zkl_handle *handle, const zkl_handle_view *view);
 } method;
 
@@ -142,12 +149,6 @@ extern const method lock_spec_methods[];
 extern const method meter_methods[];
 extern const method scope_methods[];
 
-int client_gc(lua_State *L);
-int handle_gc(lua_State *L);
-int lock_spec_gc(lua_State *L);
-int meter_gc(lua_State *L);
-int scope_gc(lua_State *L);
-
 int client_operate(lua_State *L, zkl_client *client);
 
 /* Functions of the module. */
@@ -157,7 +158,6 @@ int core_release(lua_State *L);
 int core_lock_spec(lua_State *L);
 int core_meter(lua_State *L);
 int core_scope(lua_State *L);
-int core_node_path_problem(lua_State *L);
 int core_caller(lua_State *L);
 int core_yieldable(lua_State *L);
 int core_stands_in(lua_State *L);
@@ -165,13 +165,8 @@ int core_stands_in(lua_State *L);
 /* --- what several files use ------------------------------------------------------------------------------------------ */
 
 /*
- * Pushes a new, empty box for a handle of `type`. It is made before the handle, so that a handle is not lost if Lua
- * runs out of memory.
- */
-zkl_handle **push_handle_box(lua_State *L, box_type type);
-/*
- * Puts the handle into the box, which is at the top. Returns 1, the box. If the handle is NULL, pushes a failure
- * instead and returns 3.
+ * Puts the handle into the box, which is at the top, and was made before the handle: so a handle is not lost if Lua runs out of memory.
+ * Returns 1, the box. If the handle is NULL, pushes a failure instead and returns 3.
  */
 int fill_handle_box(lua_State *L, zkl_handle **box, zkl_handle *handle);
 

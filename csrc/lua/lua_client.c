@@ -5,17 +5,6 @@
 
 #include "os/os.h"
 
-int client_gc(lua_State *L)
-{
-    zkl_client **box = check_box(L, 1, CLIENT_TYPE);
-    zkl_client *client = *box;
-    *box = NULL;
-    if (client != NULL) {
-        zkl_client_release(client);
-    }
-    return 0;
-}
-
 static int client_pollfd(lua_State *L, zkl_client *client)
 {
     lua_pushinteger(L, zkl_client_fd(client));
@@ -116,12 +105,6 @@ static int client_state(lua_State *L, zkl_client *client)
 
 /* --- acquisitions and questions ------------------------------------------------------------------------------------ */
 
-/* Returns the acquisition in the box at `index`. NULL if the value is nil, or if the acquisition has been collected. */
-static zkl_handle *opt_acquisition(lua_State *L, int index)
-{
-    return lua_isnoneornil(L, index) ? NULL : *(zkl_handle **)check_box(L, index, ACQUISITION_TYPE);
-}
-
 /* Returns the count at `index`, or 1 if there is none. Raises unless it is from 1 to 2147483647. */
 static int32_t check_count(lua_State *L, int index)
 {
@@ -157,9 +140,9 @@ int core_acquire(lua_State *L)
     int32_t permits = zkl_lock_spec_settings(request.spec)->permits; /* 0 of a latch that is open from the beginning */
     luaL_argcheck(L, (request.count <= permits || permits == 0) && request.count <= ZKL_MAX_COUNT, 5,
                   "more than there are");
-    zkl_handle *writer = opt_acquisition(L, 6);
+    zkl_handle *writer = lua_isnoneornil(L, 6) ? NULL : *(zkl_handle **)check_box(L, 6, ACQUISITION_TYPE);
     luaL_argcheck(L, writer == NULL || zkl_handle_client(writer) == client, 6, "an acquisition of another client");
-    zkl_handle **box = push_handle_box(L, ACQUISITION_TYPE);
+    zkl_handle **box = push_box(L, ACQUISITION_TYPE);
     lua_pushvalue(L, -1);
     lua_setfield(L, 3, "_acquisition");
     int results = fill_handle_box(L, box, zkl_client_acquire(client, &request, writer, block_for));
@@ -177,7 +160,7 @@ int core_acquire(lua_State *L)
 /* Returns a question for `begin`: the function that makes its handle. */
 static int push_question(lua_State *L, zkl_client *client, zkl_handle *(*begin)(zkl_client *client))
 {
-    zkl_handle **box = push_handle_box(L, QUESTION_TYPE);
+    zkl_handle **box = push_box(L, QUESTION_TYPE);
     return fill_handle_box(L, box, begin(client));
 }
 
@@ -204,7 +187,8 @@ static void set_seconds_left(lua_State *L, const char *name, int64_t instant)
 
 static int client_stats(lua_State *L, zkl_client *client)
 {
-    zkl_stats stats = zkl_client_stats(client);
+    zkl_tls_expiry expiry;
+    zkl_stats stats = zkl_client_stats(client, &expiry);
     lua_createtable(L, 0, 12);
     set_count(L, "requests", stats.requests);
     set_count(L, "heartbeats", stats.heartbeats);
@@ -220,7 +204,6 @@ static int client_stats(lua_State *L, zkl_client *client)
     set_count(L, "sessions", stats.sessions);
     set_count(L, "entries", stats.entries);
     set_count(L, "watches", stats.watches);
-    zkl_tls_expiry expiry = zkl_client_expiry(client);
     set_seconds_left(L, "server_certificate_left", expiry.server);
     set_seconds_left(L, "own_certificate_left", expiry.own);
     set_histogram(L, "wait_time", stats.waits, zkl_wait_bounds, ZKL_WAIT_BUCKETS, stats.waited);
@@ -243,7 +226,10 @@ static int client_session_timeout(lua_State *L, zkl_client *client)
 /* client:unanswered() -> for how many seconds requests have been in flight without a packet from the server; 0: none is in flight */
 static int client_unanswered(lua_State *L, zkl_client *client)
 {
-    lua_pushnumber(L, (lua_Number)zkl_client_unanswered(client) / 1e9);
+    zkl_stats stats = zkl_client_stats(client, NULL);
+    int64_t since = stats.read_at > stats.in_flight_since ? stats.read_at : stats.in_flight_since;
+    int64_t passed = stats.in_flight_since != 0 ? zkl_clock() - since : 0;
+    lua_pushnumber(L, passed > 0 ? (lua_Number)passed / 1e9 : 0);
     return 1;
 }
 

@@ -23,6 +23,7 @@
 
 #include "base/base.h"
 #include "lock/lock.h"
+#include "nginx/nginx.h"
 
 #define LUA_PUBLIC __attribute__((visibility("default")))
 
@@ -51,16 +52,27 @@ static int core_poll(lua_State *L)
     return 1;
 }
 
-static int core_path_problem(lua_State *L)
+/* Pushes what is wrong with the path that is the argument. Returns 0 if nothing is. */
+static int push_problem(lua_State *L, const char *(*find)(const char *path, size_t length))
 {
     size_t length;
     const char *path = luaL_checklstring(L, 1, &length);
-    const char *problem = zkl_path_problem(path, length);
+    const char *problem = find(path, length);
     if (problem == NULL) {
         return 0;
     }
     lua_pushstring(L, problem);
     return 1;
+}
+
+static int core_path_problem(lua_State *L)
+{
+    return push_problem(L, zkl_path_problem);
+}
+
+static int core_node_path_problem(lua_State *L)
+{
+    return push_problem(L, zkl_node_path_problem);
 }
 
 /*
@@ -261,10 +273,10 @@ static const method functions[] = {
     {.name = NULL},
 };
 
-/* What a method with `with_client` or `with_view` has as its last upvalue. */
+/* The last upvalue of each function. */
 typedef struct {
     const method *method;
-    box_type type;
+    box_type type; /* of what has the method; for functions of the module it means nothing */
 } bound_method;
 
 static const bound_method *this_method(lua_State *L)
@@ -279,6 +291,12 @@ static int call_with_client(lua_State *L)
         return luaL_error(L, "this client has been collected");
     }
     return zkl_client_forked(client) ? push_forked(L) : this_method(L)->method->with_client(L, client);
+}
+
+static int call_with_handle(lua_State *L)
+{
+    const bound_method *bound = this_method(L);
+    return bound->method->with_handle(L, *(zkl_handle **)check_box(L, 1, bound->type));
 }
 
 static int call_with_view(lua_State *L)
@@ -297,6 +315,38 @@ static int call_with_view(lua_State *L)
     return bound->method->with_view(L, handle, &view);
 }
 
+/* The finalizer of all types: drops the reference in the box. */
+static int empty_box(lua_State *L)
+{
+    box_type type = this_method(L)->type;
+    void **box = check_box(L, 1, type);
+    void *object = *box;
+    *box = NULL;
+    if (object == NULL) {
+        return 0;
+    }
+    switch (type) {
+    case CLIENT_TYPE:
+        zkl_client_release(object);
+        break;
+    case LOCK_SPEC_TYPE:
+        zkl_lock_spec_drop(object);
+        break;
+    case ACQUISITION_TYPE:
+    case QUESTION_TYPE:
+    case OPERATION_TYPE:
+        zkl_handle_release(object);
+        break;
+    case METER_TYPE:
+        zkl_meter_drop(object);
+        break;
+    case SCOPE_TYPE:
+        zkl_scope_release(object);
+        break;
+    }
+    return 0;
+}
+
 /*
  * Sets fields of the table at the top to these functions. The types' metatables are on the stack from `types` on; they become
  * upvalues of the functions.
@@ -307,26 +357,27 @@ static void set_functions(lua_State *L, int types, box_type type, const method *
         for (int i = 0; i < LAST_TYPE; i++) {
             lua_pushvalue(L, types + i);
         }
-        if (list->function != NULL) {
-            lua_pushcclosure(L, list->function, LAST_TYPE);
-        } else {
-            bound_method *bound = lua_newuserdata(L, sizeof *bound);
-            *bound = (bound_method){.method = list, .type = type};
-            lua_pushcclosure(L, list->with_client != NULL ? call_with_client : call_with_view, LAST_TYPE + 1);
-        }
+        bound_method *bound = lua_newuserdata(L, sizeof *bound);
+        *bound = (bound_method){.method = list, .type = type};
+        lua_CFunction function = list->function != NULL      ? list->function
+                                 : list->with_client != NULL ? call_with_client
+                                 : list->with_handle != NULL ? call_with_handle
+                                                             : call_with_view;
+        lua_pushcclosure(L, function, LAST_TYPE + 1);
         lua_setfield(L, -2, list->name);
     }
 }
 
-static void fill_type(lua_State *L, int types, box_type type, const method *methods, lua_CFunction gc)
+/* `more`: further methods; NULL: none. */
+static void fill_type(lua_State *L, int types, box_type type, const method *methods, const method *more)
 {
-    const method only_gc[] = {{"__gc", .function = gc}, {.name = NULL}};
+    static const method finalizer[] = {{"__gc", .function = empty_box}, {.name = NULL}};
     lua_pushvalue(L, types + (int)type - 1);
-    set_functions(L, types, type, only_gc);
+    set_functions(L, types, type, finalizer);
     lua_newtable(L);
     set_functions(L, types, type, methods);
-    if (gc == handle_gc) {
-        set_functions(L, types, type, handle_methods);
+    if (more != NULL) {
+        set_functions(L, types, type, more);
     }
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
@@ -365,13 +416,13 @@ LUA_PUBLIC int luaopen_zklock_core(lua_State *L)
     for (int type = CLIENT_TYPE; type <= LAST_TYPE; type++) {
         luaL_newmetatable(L, box_type_names[type]);
     }
-    fill_type(L, types, CLIENT_TYPE, client_methods, client_gc);
-    fill_type(L, types, LOCK_SPEC_TYPE, lock_spec_methods, lock_spec_gc);
-    fill_type(L, types, ACQUISITION_TYPE, acquisition_methods, handle_gc);
-    fill_type(L, types, QUESTION_TYPE, question_methods, handle_gc);
-    fill_type(L, types, OPERATION_TYPE, operation_methods, handle_gc);
-    fill_type(L, types, METER_TYPE, meter_methods, meter_gc);
-    fill_type(L, types, SCOPE_TYPE, scope_methods, scope_gc);
+    fill_type(L, types, CLIENT_TYPE, client_methods, NULL);
+    fill_type(L, types, LOCK_SPEC_TYPE, lock_spec_methods, NULL);
+    fill_type(L, types, ACQUISITION_TYPE, acquisition_methods, handle_methods);
+    fill_type(L, types, QUESTION_TYPE, question_methods, handle_methods);
+    fill_type(L, types, OPERATION_TYPE, operation_methods, handle_methods);
+    fill_type(L, types, METER_TYPE, meter_methods, NULL);
+    fill_type(L, types, SCOPE_TYPE, scope_methods, NULL);
     lua_newtable(L);
     set_functions(L, types, LAST_TYPE, functions);
     lua_pushliteral(L, ZKL_REVOKE);

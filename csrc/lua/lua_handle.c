@@ -4,28 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/*
- * Returns the box that is the first argument. It holds a handle of any type; most are acquisitions.
- *
- * The box may be empty: Lua code can reach a handle after its finalizer has run, because in that cycle weak tables keep
- * their keys (Lua 5.4 Reference Manual, 2.5.4). Such a handle has ended, like one that was released.
- */
-static zkl_handle **box_of_handle(lua_State *L)
-{
-    zkl_handle **box = look_for_box(L, 1, ACQUISITION_TYPE);
-    box = box != NULL ? box : look_for_box(L, 1, OPERATION_TYPE);
-    return box != NULL ? box : check_box(L, 1, QUESTION_TYPE);
-}
-
 /* Returns the acquisition that is the first argument, or NULL if it was finalized. */
 static zkl_handle *check_acquisition(lua_State *L)
 {
     return *(zkl_handle **)check_box(L, 1, ACQUISITION_TYPE);
-}
-
-zkl_handle **push_handle_box(lua_State *L, box_type type)
-{
-    return push_box(L, type);
 }
 
 int fill_handle_box(lua_State *L, zkl_handle **box, zkl_handle *handle)
@@ -42,28 +24,15 @@ static bool is_forked(const zkl_handle *handle)
 
 /* --- all types of handles ------------------------------------------------------------------------------------------ */
 
-int handle_gc(lua_State *L)
+static int handle_id(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle **box = box_of_handle(L);
-    zkl_handle *handle = *box;
-    *box = NULL;
-    if (handle != NULL) {
-        zkl_handle_release(handle);
-    }
-    return 0;
-}
-
-static int handle_id(lua_State *L)
-{
-    const zkl_handle *handle = *box_of_handle(L);
     zkl_push_integer(L, handle != NULL ? zkl_handle_id(handle) : 0);
     return 1;
 }
 
 /* acquisition:done(), question:done(), operation:done() -> whether it is settled */
-static int handle_done(lua_State *L)
+static int handle_done(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = *box_of_handle(L);
     if (is_forked(handle)) {
         return push_forked(L);
     }
@@ -72,9 +41,8 @@ static int handle_done(lua_State *L)
 }
 
 /* acquisition:cancel(), question:cancel(), operation:cancel() */
-static int handle_cancel(lua_State *L)
+static int handle_cancel(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = *box_of_handle(L);
     if (is_forked(handle)) {
         return push_forked(L);
     }
@@ -85,9 +53,8 @@ static int handle_cancel(lua_State *L)
 }
 
 /* acquisition:limit(seconds), operation:limit(seconds): see zkl_handle_limit */
-static int handle_limit(lua_State *L)
+static int handle_limit(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = *box_of_handle(L);
     int64_t nanoseconds = nanoseconds_of(luaL_checknumber(L, 2));
     if (handle != NULL) {
         zkl_handle_limit(handle, nanoseconds);
@@ -96,9 +63,9 @@ static int handle_limit(lua_State *L)
 }
 
 /* acquisition:call_owner(), operation:call_owner(): see zkl_handle_call_owner */
-static int handle_call_owner(lua_State *L)
+static int handle_call_owner(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = *box_of_handle(L);
+    (void)L;
     if (handle != NULL) {
         zkl_handle_call_owner(handle);
     }
@@ -320,11 +287,11 @@ static int question_result(lua_State *L, zkl_handle *handle, const zkl_handle_vi
 /* --- methods ------------------------------------------------------------------------------------------------------- */
 
 const method handle_methods[] = {
-    {"id", .function = handle_id},
-    {"done", .function = handle_done},
-    {"cancel", .function = handle_cancel},
-    {"limit", .function = handle_limit},
-    {"call_owner", .function = handle_call_owner},
+    {"id", .with_handle = handle_id},
+    {"done", .with_handle = handle_done},
+    {"cancel", .with_handle = handle_cancel},
+    {"limit", .with_handle = handle_limit},
+    {"call_owner", .with_handle = handle_call_owner},
     {.name = NULL},
 };
 

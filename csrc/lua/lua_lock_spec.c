@@ -40,14 +40,6 @@ zkl_lock_spec *check_lock_spec(lua_State *L, int index)
     return spec;
 }
 
-int lock_spec_gc(lua_State *L)
-{
-    zkl_lock_spec **box = check_box(L, 1, LOCK_SPEC_TYPE);
-    zkl_lock_spec_drop(*box);
-    *box = NULL;
-    return 0;
-}
-
 /* Raises, for the argument at `index`, if a path is wrong. */
 static void check_path(lua_State *L, int index, const char *path, size_t length)
 {
@@ -155,14 +147,6 @@ void set_histogram(lua_State *L, const char *name, const int64_t *counts, const 
     lua_pushnumber(L, seconds_of(sum));
     lua_setfield(L, -2, "sum");
     lua_setfield(L, -2, name);
-}
-
-int meter_gc(lua_State *L)
-{
-    zkl_meter **box = check_box(L, 1, METER_TYPE);
-    zkl_meter_drop(*box);
-    *box = NULL;
-    return 0;
 }
 
 /* core.meter() -> meter | nil, message, code */

@@ -85,7 +85,7 @@ int client_operate(lua_State *L, zkl_client *client)
     if (request.kind == ZKL_OPERATION_MULTI) {
         read_parts(L, 2, &request);
     }
-    zkl_handle **box = push_handle_box(L, OPERATION_TYPE);
+    zkl_handle **box = push_box(L, OPERATION_TYPE);
     return fill_handle_box(L, box, zkl_client_operate(client, &request));
 }
 
@@ -261,18 +261,6 @@ static int operation_event(lua_State *L, zkl_handle *handle, const zkl_handle_vi
         return push_failure(L, code, code == ZKL_CLOSED ? "the client is closed" : "its session is over");
     }
     lua_pushboolean(L, 0);
-    return 1;
-}
-
-int core_node_path_problem(lua_State *L)
-{
-    size_t length;
-    const char *path = luaL_checklstring(L, 1, &length);
-    const char *problem = zkl_node_path_problem(path, length);
-    if (problem == NULL) {
-        return 0;
-    }
-    lua_pushstring(L, problem);
     return 1;
 }
 

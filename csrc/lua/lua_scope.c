@@ -15,17 +15,6 @@ static zkl_scope *check_scope(lua_State *L)
     return scope;
 }
 
-int scope_gc(lua_State *L)
-{
-    zkl_scope **box = check_box(L, 1, SCOPE_TYPE);
-    zkl_scope *scope = *box;
-    *box = NULL;
-    if (scope != NULL) {
-        zkl_scope_release(scope);
-    }
-    return 0;
-}
-
 /* scope:add(acquisition): see zkl_scope_add */
 static int scope_add(lua_State *L)
 {

@@ -1,4 +1,4 @@
-/* TLS context: the settings of TLS, what OpenSSL makes of them, and its errors in words. */
+/* TLS context: the options of TLS, what OpenSSL makes of them, and its errors in words. */
 #include "tls_context.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "server_list.h"
 
-/* --- the settings -------------------------------------------------------------------------------------------------- */
+/* --- the options --------------------------------------------------------------------------------------------------- */
 
 static bool copy(const char **to, const char *text)
 {
@@ -18,10 +18,8 @@ static bool copy(const char **to, const char *text)
     return text == NULL || *to != NULL;
 }
 
-bool zkl_tls_settings_init(zkl_tls_settings *settings, const zkl_tls_library *library, const zkl_tls_options *options)
+bool zkl_tls_options_copy(zkl_tls_options *own, const zkl_tls_options *options)
 {
-    zkl_tls_options *own = &settings->options;
-    settings->library = library;
     own->verify = options->verify;
     own->only_13 = options->only_13;
     bool copied = copy(&own->ca_file, options->ca_file);
@@ -33,9 +31,8 @@ bool zkl_tls_settings_init(zkl_tls_settings *settings, const zkl_tls_library *li
     return copy(&own->ciphers, options->ciphers) && copied;
 }
 
-void zkl_tls_settings_free(zkl_tls_settings *settings)
+void zkl_tls_options_free(zkl_tls_options *own)
 {
-    zkl_tls_options *own = &settings->options;
     const char *const texts[] = {own->ca_file,  own->ca_path,     own->cert_file,
                                  own->key_file, own->server_name, own->ciphers};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -123,25 +120,23 @@ static const char *advice_on_error(int reason, bool certificate)
     return "see the server's log";
 }
 
-void zkl_tls_explain(const zkl_tls_settings *settings, const zkl_ssl *ssl, const char *server, char *message,
-                     size_t size)
+void zkl_tls_explain(const zkl_tls_options *options, const zkl_ssl *ssl, const char *server, char *message, size_t size)
 {
-    const zkl_tls_library *tls = settings->library;
-    unsigned long error = tls->ERR_get_error();
-    long result = tls->SSL_get_verify_result(ssl);
+    unsigned long error = zkl_openssl.ERR_get_error();
+    long result = zkl_openssl.SSL_get_verify_result(ssl);
     int reason = REASON(error);
     bool is_alert = reason >= ALERT && reason < ALERT + ALERTS_END;
-    const char *text = tls->ERR_reason_error_string(error);
+    const char *text = zkl_openssl.ERR_reason_error_string(error);
     text = text != NULL ? text : "unknown error";
-    if (settings->options.verify && result != ZKL_X509_V_OK && !is_alert) {
+    if (options->verify && result != ZKL_X509_V_OK && !is_alert) {
         snprintf(message, size, "the certificate of '%s' is not accepted: %s; %s", server,
-                 tls->X509_verify_cert_error_string(result), advice_on_verification(result));
+                 zkl_openssl.X509_verify_cert_error_string(result), advice_on_verification(result));
     } else {
         snprintf(message, size, "%s '%s' %s: %s; %s", is_alert ? "the server" : "TLS with", server,
                  is_alert ? "refuses TLS with this client" : "failed", text,
-                 advice_on_error(reason, settings->options.cert_file != NULL));
+                 advice_on_error(reason, options->cert_file != NULL));
     }
-    tls->ERR_clear_error();
+    zkl_openssl.ERR_clear_error();
 }
 
 /* --- contexts ------------------------------------------------------------------------------------------------------ */
@@ -180,69 +175,63 @@ static bool is_readable(const char *option, const char *name, mode_t type, char 
 }
 
 /* Writes what is wrong with the value of an option, from OpenSSL's error. Returns false. */
-static bool refuse_file(const zkl_tls_library *tls, const char *option, const char *value, const char *advice,
-                        char *message, size_t size)
+static bool refuse_file(const char *option, const char *value, const char *advice, char *message, size_t size)
 {
-    const char *reason = tls->ERR_reason_error_string(tls->ERR_get_error());
+    const char *reason = zkl_openssl.ERR_reason_error_string(zkl_openssl.ERR_get_error());
     snprintf(message, size, "cannot use '%s' of the option tls.%s: %s%s%s", value, option,
              reason != NULL ? reason : "unknown error", advice[0] != '\0' ? "; " : "", advice);
     return false;
 }
 
-static bool load_authorities(const zkl_tls_settings *settings, zkl_ssl_context *context, char *message, size_t size)
+static bool load_authorities(const zkl_tls_options *options, zkl_ssl_context *context, char *message, size_t size)
 {
-    const zkl_tls_library *tls = settings->library;
-    const zkl_tls_options *own = &settings->options;
-    if (own->ca_file == NULL && own->ca_path == NULL) {
-        tls->SSL_CTX_set_default_verify_paths(context);
+    if (options->ca_file == NULL && options->ca_path == NULL) {
+        zkl_openssl.SSL_CTX_set_default_verify_paths(context);
         return true;
     }
-    if ((own->ca_file != NULL && !is_readable("ca_file", own->ca_file, S_IFREG, message, size)) ||
-        (own->ca_path != NULL && !is_readable("ca_path", own->ca_path, S_IFDIR, message, size))) {
+    if ((options->ca_file != NULL && !is_readable("ca_file", options->ca_file, S_IFREG, message, size)) ||
+        (options->ca_path != NULL && !is_readable("ca_path", options->ca_path, S_IFDIR, message, size))) {
         return false;
     }
-    const char *option = own->ca_file != NULL ? "ca_file" : "ca_path";
-    const char *value = own->ca_file != NULL ? own->ca_file : own->ca_path;
-    return tls->SSL_CTX_load_verify_locations(context, own->ca_file, own->ca_path) == 1 ||
-           refuse_file(tls, option, value, "it must hold certificates in PEM", message, size);
+    const char *option = options->ca_file != NULL ? "ca_file" : "ca_path";
+    const char *value = options->ca_file != NULL ? options->ca_file : options->ca_path;
+    return zkl_openssl.SSL_CTX_load_verify_locations(context, options->ca_file, options->ca_path) == 1 ||
+           refuse_file(option, value, "it must hold certificates in PEM", message, size);
 }
 
-static bool load_certificate(const zkl_tls_settings *settings, zkl_ssl_context *context, char *message, size_t size)
+static bool load_certificate(const zkl_tls_options *options, zkl_ssl_context *context, char *message, size_t size)
 {
-    const zkl_tls_library *tls = settings->library;
-    const zkl_tls_options *own = &settings->options;
-    if (own->cert_file == NULL) {
+    if (options->cert_file == NULL) {
         return true;
     }
-    const char *key_file = own->key_file != NULL ? own->key_file : own->cert_file;
-    const char *key_option = own->key_file != NULL ? "key_file" : "cert_file";
-    if (!is_readable("cert_file", own->cert_file, S_IFREG, message, size) ||
+    const char *key_file = options->key_file != NULL ? options->key_file : options->cert_file;
+    const char *key_option = options->key_file != NULL ? "key_file" : "cert_file";
+    if (!is_readable("cert_file", options->cert_file, S_IFREG, message, size) ||
         !is_readable(key_option, key_file, S_IFREG, message, size)) {
         return false;
     }
-    if (tls->SSL_CTX_use_certificate_chain_file(context, own->cert_file) != 1) {
-        return refuse_file(tls, "cert_file", own->cert_file, "it must hold a certificate in PEM", message, size);
+    if (zkl_openssl.SSL_CTX_use_certificate_chain_file(context, options->cert_file) != 1) {
+        return refuse_file("cert_file", options->cert_file, "it must hold a certificate in PEM", message, size);
     }
-    if (tls->SSL_CTX_use_PrivateKey_file(context, key_file, ZKL_SSL_FILETYPE_PEM) != 1) {
-        return refuse_file(tls, key_option, key_file,
-                           own->key_password != NULL
+    if (zkl_openssl.SSL_CTX_use_PrivateKey_file(context, key_file, ZKL_SSL_FILETYPE_PEM) != 1) {
+        return refuse_file(key_option, key_file,
+                           options->key_password != NULL
                                ? "it must hold the key of tls.cert_file in PEM, with the password tls.key_password"
                                : "it must hold the key of tls.cert_file in PEM; an encrypted key needs "
                                  "tls.key_password",
                            message, size);
     }
-    return tls->SSL_CTX_check_private_key(context) == 1 ||
-           refuse_file(tls, key_option, key_file, "it is not the key of tls.cert_file", message, size);
+    return zkl_openssl.SSL_CTX_check_private_key(context) == 1 ||
+           refuse_file(key_option, key_file, "it is not the key of tls.cert_file", message, size);
 }
 
 /*
  * OpenSSL keeps the ciphers of TLS 1.3 in a list of their own; all their names begin with TLS_. Ciphers of a version that the list does
  * not name stay as they are.
  */
-static bool set_ciphers(const zkl_tls_settings *settings, zkl_ssl_context *context, char *message, size_t size)
+static bool set_ciphers(const zkl_tls_options *options, zkl_ssl_context *context, char *message, size_t size)
 {
-    const zkl_tls_library *tls = settings->library;
-    const char *list = settings->options.ciphers;
+    const char *list = options->ciphers;
     if (list == NULL) {
         return true;
     }
@@ -264,65 +253,58 @@ static bool set_ciphers(const zkl_tls_settings *settings, zkl_ssl_context *conte
         }
         memcpy(part + end, name, length);
     }
-    bool set = (suites[0] == '\0' || tls->SSL_CTX_set_ciphersuites(context, suites) == 1) &&
-               (ciphers[0] == '\0' || tls->SSL_CTX_set_cipher_list(context, ciphers) == 1);
+    bool set = (suites[0] == '\0' || zkl_openssl.SSL_CTX_set_ciphersuites(context, suites) == 1) &&
+               (ciphers[0] == '\0' || zkl_openssl.SSL_CTX_set_cipher_list(context, ciphers) == 1);
     zkl_free(parts);
-    return set || refuse_file(tls, "ciphers", list, "it must hold names of ciphers that encrypt, separated by colons",
+    return set || refuse_file("ciphers", list, "it must hold names of ciphers that encrypt, separated by colons",
                               message, size);
 }
 
-static bool set_up(const zkl_tls_settings *settings, zkl_ssl_context *context, char *message, size_t size)
+static bool set_up(const zkl_tls_options *options, zkl_ssl_context *context, char *message, size_t size)
 {
-    const zkl_tls_library *tls = settings->library;
-    const zkl_tls_options *own = &settings->options;
-    long version = own->only_13 ? ZKL_TLS_1_3 : ZKL_TLS_1_2;
-    if (tls->SSL_CTX_ctrl(context, ZKL_SSL_CTRL_SET_MIN_PROTO_VERSION, version, NULL) != 1) {
-        snprintf(message, size, "OpenSSL has no %s here", own->only_13 ? "TLS 1.3" : "TLS 1.2");
+    long version = options->only_13 ? ZKL_TLS_1_3 : ZKL_TLS_1_2;
+    if (zkl_openssl.SSL_CTX_ctrl(context, ZKL_SSL_CTRL_SET_MIN_PROTO_VERSION, version, NULL) != 1) {
+        snprintf(message, size, "OpenSSL has no %s here", options->only_13 ? "TLS 1.3" : "TLS 1.2");
         return false;
     }
-    tls->SSL_CTX_ctrl(context, ZKL_SSL_CTRL_MODE,
-                      ZKL_SSL_MODE_ENABLE_PARTIAL_WRITE | ZKL_SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, NULL);
-    tls->SSL_CTX_ctrl(context, ZKL_SSL_CTRL_SET_READ_AHEAD, 1, NULL); /* a record in one system call, not in two */
-    tls->SSL_CTX_set_verify(context, own->verify ? ZKL_SSL_VERIFY_PEER : ZKL_SSL_VERIFY_NONE, NULL);
-    tls->SSL_CTX_set_default_passwd_cb(context, give_password);
-    tls->SSL_CTX_set_default_passwd_cb_userdata(context, (void *)(uintptr_t)own->key_password);
-    return load_authorities(settings, context, message, size) && load_certificate(settings, context, message, size) &&
-           set_ciphers(settings, context, message, size);
+    zkl_openssl.SSL_CTX_ctrl(context, ZKL_SSL_CTRL_MODE,
+                             ZKL_SSL_MODE_ENABLE_PARTIAL_WRITE | ZKL_SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, NULL);
+    zkl_openssl.SSL_CTX_ctrl(context, ZKL_SSL_CTRL_SET_READ_AHEAD, 1,
+                             NULL); /* a record in one system call, not in two */
+    zkl_openssl.SSL_CTX_set_verify(context, options->verify ? ZKL_SSL_VERIFY_PEER : ZKL_SSL_VERIFY_NONE, NULL);
+    zkl_openssl.SSL_CTX_set_default_passwd_cb(context, give_password);
+    zkl_openssl.SSL_CTX_set_default_passwd_cb_userdata(context, (void *)(uintptr_t)options->key_password);
+    return load_authorities(options, context, message, size) && load_certificate(options, context, message, size) &&
+           set_ciphers(options, context, message, size);
 }
 
-zkl_ssl_context *zkl_tls_context_open(const zkl_tls_settings *settings, char *message, size_t size)
+zkl_ssl_context *zkl_tls_context_open(const zkl_tls_options *options, char *message, size_t size)
 {
-    const zkl_tls_library *tls = settings->library;
-    tls->ERR_clear_error();
-    zkl_ssl_context *context = tls->SSL_CTX_new(tls->TLS_client_method());
+    zkl_openssl.ERR_clear_error();
+    zkl_ssl_context *context = zkl_openssl.SSL_CTX_new(zkl_openssl.TLS_client_method());
     if (context == NULL) {
         snprintf(message, size, "not enough memory for a TLS connection");
-    } else if (!set_up(settings, context, message, size)) {
-        tls->SSL_CTX_free(context);
+    } else if (!set_up(options, context, message, size)) {
+        zkl_openssl.SSL_CTX_free(context);
         context = NULL;
     }
-    tls->ERR_clear_error();
+    zkl_openssl.ERR_clear_error();
     return context;
 }
 
-const char *zkl_tls_name(const zkl_tls_settings *settings, const char *host)
+bool zkl_tls_expect(zkl_ssl *ssl, const char *name)
 {
-    return settings->options.server_name != NULL ? settings->options.server_name : host;
-}
-
-bool zkl_tls_expect(const zkl_tls_settings *settings, zkl_ssl *ssl, const char *name)
-{
-    const zkl_tls_library *tls = settings->library;
     /* An authority of the options is trusted, also if another one has signed its certificate. */
-    tls->X509_VERIFY_PARAM_set_flags(tls->SSL_get0_param(ssl), ZKL_X509_V_FLAG_PARTIAL_CHAIN);
+    zkl_openssl.X509_VERIFY_PARAM_set_flags(zkl_openssl.SSL_get0_param(ssl), ZKL_X509_V_FLAG_PARTIAL_CHAIN);
     if (zkl_is_address(name)) { /* an address is not sent as a server name (RFC 6066) */
-        return tls->X509_VERIFY_PARAM_set1_ip_asc(tls->SSL_get0_param(ssl), name) == 1;
+        return zkl_openssl.X509_VERIFY_PARAM_set1_ip_asc(zkl_openssl.SSL_get0_param(ssl), name) == 1;
     }
     /* For OpenSSL ".example" stands for every name below it, and "*.example" for a certificate of that name. */
     if (name[0] == '.' || strchr(name, '*') != NULL) {
         return false;
     }
-    tls->SSL_set_hostflags(ssl, ZKL_X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | ZKL_X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-    return tls->SSL_set1_host(ssl, name) == 1 &&
-           tls->SSL_ctrl(ssl, ZKL_SSL_CTRL_SET_TLSEXT_HOSTNAME, 0, (void *)(uintptr_t)name) == 1;
+    zkl_openssl.SSL_set_hostflags(ssl,
+                                  ZKL_X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | ZKL_X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+    return zkl_openssl.SSL_set1_host(ssl, name) == 1 &&
+           zkl_openssl.SSL_ctrl(ssl, ZKL_SSL_CTRL_SET_TLSEXT_HOSTNAME, 0, (void *)(uintptr_t)name) == 1;
 }

@@ -22,7 +22,7 @@
 #define INIT_NO_ATEXIT UINT64_C(0x00080000)
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
-static zkl_tls_library openssl;
+zkl_tls_library zkl_openssl;
 static bool loaded;
 
 static const char *const names[] = {"libssl.so.3", "libssl.so.1.1"};
@@ -35,11 +35,11 @@ static bool find_function(void *handle, const char *name, void *function, size_t
     return address != NULL;
 }
 
-/* Fills `openssl` from a library that is open. Returns the name of a function that it has not, or NULL. */
+/* Fills `zkl_openssl` from a library that is open. Returns the name of a function that it has not, or NULL. */
 static const char *find_all(void *handle)
 {
 #define FIND(result, name, arguments)                                                                                  \
-    if (!find_function(handle, #name, (void *)&openssl.name, sizeof openssl.name)) {                                   \
+    if (!find_function(handle, #name, (void *)&zkl_openssl.name, sizeof zkl_openssl.name)) {                           \
         return #name;                                                                                                  \
     }
     ZKL_EACH_TLS_FUNCTION(FIND)
@@ -57,7 +57,7 @@ static bool load(char *message, size_t size)
             continue;
         }
         const char *missing = find_all(handle);
-        if (missing == NULL && openssl.OPENSSL_init_ssl(INIT_NO_ATEXIT, NULL) == 1) {
+        if (missing == NULL && zkl_openssl.OPENSSL_init_ssl(INIT_NO_ATEXIT, NULL) == 1) {
             return true;
         }
         snprintf(message, size, missing != NULL ? "%s has no function %s" : "%s cannot be initialized", names[i],
@@ -67,17 +67,12 @@ static bool load(char *message, size_t size)
     return false;
 }
 
-const zkl_tls_library *zkl_tls_library_load(char *message, size_t size, bool *first)
+bool zkl_tls_library_load(char *message, size_t size, bool *first)
 {
     pthread_mutex_lock(&loading);
     *first = !loaded && load(message, size);
     loaded = loaded || *first;
     bool there = loaded;
     pthread_mutex_unlock(&loading);
-    return there ? &openssl : NULL;
-}
-
-const zkl_tls_library *zkl_tls_library_loaded(void)
-{
-    return &openssl;
+    return there;
 }

@@ -124,12 +124,13 @@ enum {
     ZKL_X509_V_FLAG_PARTIAL_CHAIN = 0x80000,
 };
 
+/* OpenSSL's functions, once zkl_tls_library_load has returned true. Any thread. */
+extern zkl_tls_library zkl_openssl;
+
 /*
- * Loads the library, unless it is loaded. Any thread. Returns NULL if there is none that fits, and writes the reason into `message` (of
+ * Loads the library, unless it is loaded. Any thread. Returns false if there is none that fits, and writes the reason into `message` (of
  * `size` bytes). Once loaded it stays until the process ends. `first` says whether this call has loaded it.
  */
-const zkl_tls_library *zkl_tls_library_load(char *message, size_t size, bool *first);
-/* The library, which has been loaded. Any thread. */
-const zkl_tls_library *zkl_tls_library_loaded(void);
+bool zkl_tls_library_load(char *message, size_t size, bool *first);
 
 #endif

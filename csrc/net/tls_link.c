@@ -52,9 +52,8 @@ typedef struct {
 } stretch;
 
 struct zkl_tls_link {
-    zkl_tls_settings settings;
-    zkl_server *server; /* The latest connection is with it. */
-    zkl_bio_method *method;
+    zkl_tls_options options; /* with copies of the strings */
+    zkl_server *server;      /* The latest connection is with it. */
     zkl_tls_link_state state;
     int end;      /* The link's end of the socket pair, or -1. */
     int fd;       /* The socket to the server, or -1. */
@@ -107,19 +106,18 @@ static void close_fd(int *fd)
  */
 static void drop_link(zkl_tls_link *link)
 {
-    const zkl_tls_library *tls = link->settings.library;
     if (link->ssl != NULL) {
         if (link->state == ZKL_TLS_LINK_OPEN && !link->fatal) {
-            tls->SSL_shutdown(link->ssl); /* tells the server that this is the end, and not a truncated stream */
+            zkl_openssl.SSL_shutdown(link->ssl); /* tells the server that this is the end, and not a truncated stream */
         }
-        tls->SSL_free(link->ssl);
+        zkl_openssl.SSL_free(link->ssl);
         link->ssl = NULL;
     }
     if (link->context != NULL) {
-        tls->SSL_CTX_free(link->context);
+        zkl_openssl.SSL_CTX_free(link->context);
         link->context = NULL;
     }
-    tls->ERR_clear_error();
+    zkl_openssl.ERR_clear_error();
     if (link->fd >= 0) {
         shutdown(link->fd, SHUT_RDWR);
     }
@@ -167,7 +165,7 @@ static const char *server_text(const zkl_tls_link *link)
 static int failed_io(zkl_tls_link *link, zkl_bio *bio, int flags)
 {
     if (errno == EAGAIN || errno == EINTR) {
-        link->settings.library->BIO_set_flags(bio, flags | ZKL_BIO_FLAGS_SHOULD_RETRY);
+        zkl_openssl.BIO_set_flags(bio, flags | ZKL_BIO_FLAGS_SHOULD_RETRY);
     } else {
         link->error = errno;
     }
@@ -177,16 +175,16 @@ static int failed_io(zkl_tls_link *link, zkl_bio *bio, int flags)
 /* OpenSSL's own functions for sockets do not use MSG_NOSIGNAL: with them, SIGPIPE could end the program. */
 static int send_bytes(zkl_bio *bio, const char *bytes, int length)
 {
-    zkl_tls_link *link = zkl_tls_library_loaded()->BIO_get_data(bio);
-    link->settings.library->BIO_clear_flags(bio, ZKL_BIO_FLAGS_READ | ZKL_BIO_FLAGS_WRITE | ZKL_BIO_FLAGS_SHOULD_RETRY);
+    zkl_tls_link *link = zkl_openssl.BIO_get_data(bio);
+    zkl_openssl.BIO_clear_flags(bio, ZKL_BIO_FLAGS_READ | ZKL_BIO_FLAGS_WRITE | ZKL_BIO_FLAGS_SHOULD_RETRY);
     ssize_t sent = send(link->fd, bytes, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL);
     return sent >= 0 ? (int)sent : failed_io(link, bio, ZKL_BIO_FLAGS_WRITE);
 }
 
 static int receive_bytes(zkl_bio *bio, char *bytes, int size)
 {
-    zkl_tls_link *link = zkl_tls_library_loaded()->BIO_get_data(bio);
-    link->settings.library->BIO_clear_flags(bio, ZKL_BIO_FLAGS_READ | ZKL_BIO_FLAGS_WRITE | ZKL_BIO_FLAGS_SHOULD_RETRY);
+    zkl_tls_link *link = zkl_openssl.BIO_get_data(bio);
+    zkl_openssl.BIO_clear_flags(bio, ZKL_BIO_FLAGS_READ | ZKL_BIO_FLAGS_WRITE | ZKL_BIO_FLAGS_SHOULD_RETRY);
     ssize_t received = -1;
     errno = EAGAIN;
     if (link->left > 0) {
@@ -209,13 +207,14 @@ static long control_bytes(zkl_bio *bio, int command, long number, void *pointer)
     return command == ZKL_BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-static zkl_bio_method *make_method(const zkl_tls_library *tls)
+static zkl_bio_method *make_method(void)
 {
-    zkl_bio_method *method = tls->BIO_meth_new(tls->BIO_get_new_index() | ZKL_BIO_TYPE_SOURCE_SINK, "zklock");
+    zkl_bio_method *method =
+        zkl_openssl.BIO_meth_new(zkl_openssl.BIO_get_new_index() | ZKL_BIO_TYPE_SOURCE_SINK, "zklock");
     if (method != NULL) {
-        tls->BIO_meth_set_write(method, send_bytes);
-        tls->BIO_meth_set_read(method, receive_bytes);
-        tls->BIO_meth_set_ctrl(method, control_bytes);
+        zkl_openssl.BIO_meth_set_write(method, send_bytes);
+        zkl_openssl.BIO_meth_set_read(method, receive_bytes);
+        zkl_openssl.BIO_meth_set_ctrl(method, control_bytes);
     }
     return method;
 }
@@ -224,13 +223,13 @@ static zkl_bio_method *make_method(const zkl_tls_library *tls)
  * All links of the process share one method, which stays until the process ends: the number of types is limited. Returns NULL if there is
  * no memory.
  */
-static zkl_bio_method *shared_method(const zkl_tls_library *tls)
+static zkl_bio_method *shared_method(void)
 {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
     static zkl_bio_method *method;
     pthread_mutex_lock(&making);
     if (method == NULL) {
-        method = make_method(tls);
+        method = make_method();
     }
     zkl_bio_method *made = method;
     pthread_mutex_unlock(&making);
@@ -261,7 +260,7 @@ static bool waits(zkl_tls_link *link, int error)
 static bool may_go_on(zkl_tls_link *link, int result)
 {
     bool open = link->state == ZKL_TLS_LINK_OPEN;
-    int error = link->settings.library->SSL_get_error(link->ssl, result);
+    int error = zkl_openssl.SSL_get_error(link->ssl, result);
     if (waits(link, error)) {
         return true;
     }
@@ -277,7 +276,7 @@ static bool may_go_on(zkl_tls_link *link, int result)
         fail_link(link, ZKL_DISCONNECTED, "'%s' closed the connection", server);
     } else {
         char message[ZKL_MESSAGE_SIZE];
-        zkl_tls_explain(&link->settings, link->ssl, server, message, sizeof message);
+        zkl_tls_explain(&link->options, link->ssl, server, message, sizeof message);
         fail_link(link, ZKL_TLS_FAILED, "%s", message);
     }
     return false;
@@ -298,8 +297,8 @@ static bool move_down(zkl_tls_link *link)
     bool moved = false;
     for (;;) {
         if (down->length == 0) {
-            link->settings.library->ERR_clear_error();
-            int count = link->settings.library->SSL_read(link->ssl, down->bytes, sizeof down->bytes);
+            zkl_openssl.ERR_clear_error();
+            int count = zkl_openssl.SSL_read(link->ssl, down->bytes, sizeof down->bytes);
             if (count <= 0) {
                 may_go_on(link, count);
                 return moved;
@@ -353,8 +352,8 @@ static int64_t move_up(zkl_tls_link *link)
             taken += received;
             more = received == sizeof up->bytes || link->closing;
         }
-        link->settings.library->ERR_clear_error();
-        int count = link->settings.library->SSL_write(link->ssl, up->bytes + up->from, up->length);
+        zkl_openssl.ERR_clear_error();
+        int count = zkl_openssl.SSL_write(link->ssl, up->bytes + up->from, up->length);
         if (count <= 0) {
             not_written(link, count);
             return taken;
@@ -367,11 +366,12 @@ static int64_t move_up(zkl_tls_link *link)
 /* --- the handshake ---------------------------------------------------------------------------------------------------- */
 
 /* Returns until when a certificate is valid, on zkl_clock; 0: there is none, or it does not say that. */
-static int64_t valid_until(const zkl_tls_library *tls, const zkl_certificate *certificate)
+static int64_t valid_until(const zkl_certificate *certificate)
 {
     int days = 0;
     int seconds = 0;
-    if (certificate == NULL || tls->ASN1_TIME_diff(&days, &seconds, NULL, tls->X509_get0_notAfter(certificate)) != 1) {
+    if (certificate == NULL ||
+        zkl_openssl.ASN1_TIME_diff(&days, &seconds, NULL, zkl_openssl.X509_get0_notAfter(certificate)) != 1) {
         return 0;
     }
     days = days < LONGEST_DAYS ? days : LONGEST_DAYS;
@@ -381,26 +381,25 @@ static int64_t valid_until(const zkl_tls_library *tls, const zkl_certificate *ce
 /* Makes what OpenSSL needs for the connection. Returns false if the link is BROKEN instead. */
 static bool make_ssl(zkl_tls_link *link)
 {
-    const zkl_tls_library *tls = link->settings.library;
     char message[ZKL_MESSAGE_SIZE];
-    link->context = zkl_tls_context_open(&link->settings, message, sizeof message);
+    link->context = zkl_tls_context_open(&link->options, message, sizeof message);
     if (link->context == NULL) {
         fail_link(link, ZKL_TLS_FAILED, "%s", message);
         return false;
     }
-    link->ssl = tls->SSL_new(link->context);
-    zkl_bio *bio = link->ssl != NULL ? tls->BIO_new(link->method) : NULL;
+    link->ssl = zkl_openssl.SSL_new(link->context);
+    zkl_bio *bio = link->ssl != NULL ? zkl_openssl.BIO_new(shared_method()) : NULL;
     if (bio == NULL) {
         fail_link(link, ZKL_FAILED, "not enough memory for a TLS connection");
         return false;
     }
-    tls->BIO_set_data(bio, link);
-    tls->BIO_set_init(bio, 1);
-    tls->SSL_set_bio(link->ssl, bio, bio);
-    tls->SSL_set_connect_state(link->ssl);
-    link->expiry.own = valid_until(tls, tls->SSL_get_certificate(link->ssl));
-    const char *name = zkl_tls_name(&link->settings, link->server->name);
-    if (!zkl_tls_expect(&link->settings, link->ssl, name)) {
+    zkl_openssl.BIO_set_data(bio, link);
+    zkl_openssl.BIO_set_init(bio, 1);
+    zkl_openssl.SSL_set_bio(link->ssl, bio, bio);
+    zkl_openssl.SSL_set_connect_state(link->ssl);
+    link->expiry.own = valid_until(zkl_openssl.SSL_get_certificate(link->ssl));
+    const char *name = link->options.server_name != NULL ? link->options.server_name : link->server->name;
+    if (!zkl_tls_expect(link->ssl, name)) {
         fail_link(link, ZKL_TLS_FAILED, "'%s' is no name that TLS can verify", name);
         return false;
     }
@@ -410,15 +409,15 @@ static bool make_ssl(zkl_tls_link *link)
 /* After the handshake. A list of ciphers, of the option or of OpenSSL's configuration, may name some without encryption. */
 static bool is_protected(zkl_tls_link *link)
 {
-    const zkl_tls_library *tls = link->settings.library;
-    const zkl_ssl_cipher *cipher = tls->SSL_get_current_cipher(link->ssl);
-    if (tls->SSL_CIPHER_get_bits(cipher, NULL) > 0 && tls->SSL_CIPHER_get_auth_nid(cipher) != ZKL_NID_AUTH_NULL) {
+    const zkl_ssl_cipher *cipher = zkl_openssl.SSL_get_current_cipher(link->ssl);
+    if (zkl_openssl.SSL_CIPHER_get_bits(cipher, NULL) > 0 &&
+        zkl_openssl.SSL_CIPHER_get_auth_nid(cipher) != ZKL_NID_AUTH_NULL) {
         return true;
     }
     link->fatal = true;
     fail_link(link, ZKL_TLS_FAILED,
               "the cipher %s, which '%s' chose, does not encrypt, or needs no certificate; see the option tls.ciphers",
-              tls->SSL_CIPHER_get_name(cipher), server_text(link));
+              zkl_openssl.SSL_CIPHER_get_name(cipher), server_text(link));
     return false;
 }
 
@@ -426,17 +425,17 @@ static bool is_protected(zkl_tls_link *link)
 static void shake_hands(zkl_tls_link *link)
 {
     link->events = POLLIN;
-    link->settings.library->ERR_clear_error();
-    int result = link->settings.library->SSL_do_handshake(link->ssl);
+    zkl_openssl.ERR_clear_error();
+    int result = zkl_openssl.SSL_do_handshake(link->ssl);
     if (result != 1) {
         may_go_on(link, result);
     } else if (is_protected(link)) {
         char message[ZKL_MESSAGE_SIZE];
         snprintf(message, sizeof message, "connected to '%s' by %s", server_text(link),
-                 link->settings.library->SSL_get_version(link->ssl));
+                 zkl_openssl.SSL_get_version(link->ssl));
         link->log(link->log_context, ZOO_LOG_LEVEL_INFO, message);
-        const zkl_stack *chain = link->settings.library->SSL_get_peer_cert_chain(link->ssl);
-        link->expiry.server = valid_until(link->settings.library, link->settings.library->OPENSSL_sk_value(chain, 0));
+        const zkl_stack *chain = zkl_openssl.SSL_get_peer_cert_chain(link->ssl);
+        link->expiry.server = valid_until(zkl_openssl.OPENSSL_sk_value(chain, 0));
         enter_link(link, ZKL_TLS_LINK_OPEN);
     }
 }
@@ -549,14 +548,13 @@ void zkl_tls_link_closing(zkl_tls_link *link)
  */
 static void discard_down(zkl_tls_link *link)
 {
-    const zkl_tls_library *library = link->settings.library;
     int count;
     do {
-        library->ERR_clear_error();
-        count = library->SSL_read(link->ssl, link->down.bytes, sizeof link->down.bytes);
+        zkl_openssl.ERR_clear_error();
+        count = zkl_openssl.SSL_read(link->ssl, link->down.bytes, sizeof link->down.bytes);
     } while (count > 0);
     link->down.length = 0;
-    if (!waits(link, library->SSL_get_error(link->ssl, count))) {
+    if (!waits(link, zkl_openssl.SSL_get_error(link->ssl, count))) {
         end_connection(link);
     }
 }
@@ -605,8 +603,7 @@ zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, zkl_connector_log
                                char *message, zkl_code *code, bool *first)
 {
     *code = ZKL_UNSUPPORTED;
-    const zkl_tls_library *tls = zkl_tls_library_load(message, ZKL_MESSAGE_SIZE, first);
-    if (tls == NULL) {
+    if (!zkl_tls_library_load(message, ZKL_MESSAGE_SIZE, first)) {
         return NULL;
     }
     *code = ZKL_FAILED;
@@ -615,20 +612,18 @@ zkl_tls_link *zkl_tls_link_new(const zkl_tls_options *options, zkl_connector_log
     if (link == NULL) {
         return NULL;
     }
-    link->settings.library = tls;
     link->end = link->fd = -1;
     link->log = log;
     link->log_context = log_context;
-    link->method = shared_method(tls);
-    if (link->method == NULL || !zkl_tls_settings_init(&link->settings, tls, options)) {
+    if (shared_method() == NULL || !zkl_tls_options_copy(&link->options, options)) {
         goto fail;
     }
-    zkl_ssl_context *trial = zkl_tls_context_open(&link->settings, message, ZKL_MESSAGE_SIZE);
+    zkl_ssl_context *trial = zkl_tls_context_open(&link->options, message, ZKL_MESSAGE_SIZE);
     if (trial == NULL) {
         *code = ZKL_TLS_FAILED;
         goto fail;
     }
-    tls->SSL_CTX_free(trial);
+    zkl_openssl.SSL_CTX_free(trial);
     return link;
 fail:
     zkl_tls_link_free(link);
@@ -641,7 +636,7 @@ void zkl_tls_link_free(zkl_tls_link *link)
         return;
     }
     drop_link(link);
-    zkl_tls_settings_free(&link->settings);
+    zkl_tls_options_free(&link->options);
     explicit_bzero(link, sizeof *link); /* its buffers had the bytes that went through it */
     zkl_free(link);
 }

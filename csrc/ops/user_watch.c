@@ -101,7 +101,7 @@ static void set_cleaning(zkl_user_watch *watch, bool cleaning)
 {
     if (watch->cleaning != cleaning) {
         watch->cleaning = cleaning;
-        zkl_wire_clean(watch->operations->wire, cleaning ? 1 : -1);
+        watch->operations->wire->cleaning += cleaning ? 1 : -1;
     }
 }
 

@@ -222,7 +222,7 @@ bool zkl_guard_start(zkl_guard *guard, int term_signal, pid_t shell)
     atomic_store(&guard->page->kill_at, ZKL_GUARD_NEVER);
     guard->page->term_signal = term_signal;
     guard->page->shell = shell;
-    /* No SIGCHLD at its end: so it is not among the children that zkl_group_look and zkl_children_reap wait for. */
+    /* No SIGCHLD at its end: so it is not among the children that zkl_group_lives and zkl_children_reap wait for. */
     guard->pid = (pid_t)syscall(SYS_clone, 0L, 0L, 0L, 0L, 0L);
     if (guard->pid == 0) {
         close(sockets[0]);

@@ -42,6 +42,26 @@ static int push_status(lua_State *L, bool done)
     return 1;
 }
 
+/* Pushes a descriptor or a process id; if it is below 0, the failure that errno says. */
+static int push_number(lua_State *L, int number)
+{
+    if (number < 0) {
+        return push_errno(L, errno);
+    }
+    lua_pushinteger(L, number);
+    return 1;
+}
+
+/* Pushes a table of these functions. */
+static void push_functions(lua_State *L, const luaL_Reg *functions)
+{
+    lua_newtable(L);
+    for (; functions->name != NULL; functions++) {
+        lua_pushcfunction(L, functions->func);
+        lua_setfield(L, -2, functions->name);
+    }
+}
+
 static int check_signal(lua_State *L, int index)
 {
     int number = zkl_signal_number(luaL_checkstring(L, index));
@@ -224,12 +244,7 @@ static int process_catch(lua_State *L)
         sigaddset(&set, check_signal(L, -1));
         lua_pop(L, 1);
     }
-    int fd = zkl_signals_open(&set);
-    if (fd < 0) {
-        return push_errno(L, errno);
-    }
-    lua_pushinteger(L, fd);
-    return 1;
+    return push_number(L, zkl_signals_open(&set));
 }
 
 /* next_signal(descriptor of catch) -> name | nil */
@@ -269,12 +284,7 @@ static int process_signal(lua_State *L)
 /* fork(name of a signal) -> process id; 0 in the child, which gets the signal when its parent ends | nil, message */
 static int process_fork(lua_State *L)
 {
-    pid_t child = zkl_background_fork(check_signal(L, 1));
-    if (child < 0) {
-        return push_errno(L, errno);
-    }
-    lua_pushinteger(L, child);
-    return 1;
+    return push_number(L, zkl_background_fork(check_signal(L, 1)));
 }
 
 /* part(): in the child of fork: its parent may end, and a terminal closes without effect. */
@@ -312,31 +322,20 @@ static int process_group_runs(lua_State *L)
 /* open(process id) -> descriptor that is readable when the process has ended | nil, message */
 static int process_open(lua_State *L)
 {
-    int fd = zkl_process_open((pid_t)luaL_checkinteger(L, 1));
-    if (fd < 0) {
-        return push_errno(L, errno);
-    }
-    lua_pushinteger(L, fd);
-    return 1;
+    return push_number(L, zkl_process_open((pid_t)luaL_checkinteger(L, 1)));
 }
 
-/* group_state(group) -> "gone" | "alive" */
-static int process_group_state(lua_State *L)
+/* group_lives(group) -> whether it has members; for the group that spawn has made. See zkl_group_lives. */
+static int process_group_lives(lua_State *L)
 {
-    static const char *const states[] = {"gone", "alive"};
-    lua_pushstring(L, states[zkl_group_look((pid_t)luaL_checkinteger(L, 1))]);
+    lua_pushboolean(L, zkl_group_lives((pid_t)luaL_checkinteger(L, 1)));
     return 1;
 }
 
 /* terminal() -> descriptor of this process's terminal | nil, message */
 static int process_terminal(lua_State *L)
 {
-    int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0) {
-        return push_errno(L, errno);
-    }
-    lua_pushinteger(L, fd);
-    return 1;
+    return push_number(L, open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY));
 }
 
 /* terminal_group(terminal) -> its foreground group; -1 if there is none */
@@ -425,11 +424,7 @@ static int process_guard(lua_State *L)
     zkl_guard *guard = lua_newuserdata(L, sizeof *guard);
     *guard = (zkl_guard){.page = NULL};
     if (luaL_newmetatable(L, GUARD_TYPE)) {
-        lua_newtable(L);
-        for (const luaL_Reg *method = methods; method->name != NULL; method++) {
-            lua_pushcfunction(L, method->func);
-            lua_setfield(L, -2, method->name);
-        }
+        push_functions(L, methods);
         lua_setfield(L, -2, "__index");
     }
     lua_setmetatable(L, -2);
@@ -600,7 +595,7 @@ LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
         {"leave", process_leave},
         {"signal_group", process_signal_group},
         {"group_runs", process_group_runs},
-        {"group_state", process_group_state},
+        {"group_lives", process_group_lives},
         {"open", process_open},
         {"terminal", process_terminal},
         {"terminal_group", process_terminal_group},
@@ -613,10 +608,6 @@ LUA_PUBLIC int luaopen_zklock_process(lua_State *L)
         {"reap_others", process_reap_others},
         {NULL, NULL},
     };
-    lua_newtable(L);
-    for (const luaL_Reg *function = functions; function->name != NULL; function++) {
-        lua_pushcfunction(L, function->func);
-        lua_setfield(L, -2, function->name);
-    }
+    push_functions(L, functions);
     return 1;
 }

@@ -30,7 +30,7 @@ static inline bool zkl_group_signal(pid_t group, int number)
     return (group > 1 || group < -1) && kill(-group, number) == 0;
 }
 
-/* Whether a group has a member that has not ended, by /proc. Unlike zkl_group_look it is for groups that this process has not made. */
+/* Whether a group has a member that has not ended, by /proc. Unlike zkl_group_lives it is for groups that this process has not made. */
 bool zkl_group_runs(pid_t group);
 /* Opens a descriptor that is readable when a process, which need not be a child, has ended; -1 with errno. */
 int zkl_process_open(pid_t process);
@@ -155,17 +155,13 @@ zkl_child_state zkl_child_look(pid_t child, int *detail);
 /* Reaps a child that has ended, and the anchor of its group. */
 void zkl_child_reap(pid_t child);
 
-/* Whether the latest group that zkl_spawn_start has made has members. Once it is GONE, send it no signals. */
-typedef enum {
-    ZKL_GROUP_GONE,
-    ZKL_GROUP_ALIVE
-} zkl_group_state;
-
 /*
+ * Returns whether the latest group that zkl_spawn_start has made has members. Once it has none, send it no signals.
+ *
  * Asks the kernel. /proc is not read: it may be missing or foreign, or hide processes. Orphans of the group become children of this
  * process. The function reaps those that have ended. zkl_child_look still reports the end of the first one.
  */
-zkl_group_state zkl_group_look(pid_t group);
+bool zkl_group_lives(pid_t group);
 /* Reaps all other children that have ended: orphans that have left the group, and what was there before exec. */
 void zkl_children_reap(pid_t child);
 

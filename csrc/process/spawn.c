@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The end of the latest command's first process, once zkl_group_look has reaped it. */
+/* The end of the latest command's first process, once zkl_group_lives has reaped it. */
 static siginfo_t reaped;
 
 /* The latest command's group, once it had no member left. From then on the number may belong to another group. */
@@ -203,24 +203,24 @@ void zkl_child_reap(pid_t child)
  * that have not. `kill` finds them, but it counts the anchor, too. While that is away, the members hold the number. Members that have
  * ended, and that their parent does not reap, count as alive.
  */
-static zkl_group_state ask_without_anchor(pid_t group)
+static bool ask_without_anchor(pid_t group)
 {
     lift_anchor(group);
     if (zkl_group_exists(group)) {
         drop_anchor(group); /* if the last member has ended meanwhile, or there is no room: the next look finds out */
-        return ZKL_GROUP_ALIVE;
+        return true;
     }
     if (guarded != NULL) {
         atomic_store(&guarded->group, 0); /* the guardian signals it no more */
     }
     gone = group;
-    return ZKL_GROUP_GONE;
+    return false;
 }
 
-zkl_group_state zkl_group_look(pid_t group)
+bool zkl_group_lives(pid_t group)
 {
     if (gone == group) {
-        return ZKL_GROUP_GONE;
+        return false;
     }
     siginfo_t info = {.si_pid = group};
     while (info.si_pid != 0) {
@@ -233,7 +233,7 @@ zkl_group_state zkl_group_look(pid_t group)
             info.si_pid = group;
         }
     }
-    return ZKL_GROUP_ALIVE;
+    return true;
 }
 
 void zkl_children_reap(pid_t child)

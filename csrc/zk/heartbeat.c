@@ -78,12 +78,6 @@ void zkl_heartbeat_init(zkl_heartbeat *heartbeat, zkl_wire *wire, void (*proved)
     TAILQ_INIT(&heartbeat->loose);
 }
 
-void zkl_heartbeat_use_items(zkl_heartbeat *heartbeat, const zkl_heartbeat_items *items, const void *owner)
-{
-    heartbeat->items = items;
-    heartbeat->items_owner = owner;
-}
-
 /* Returns whether heartbeats prove that the item's node is still ours. */
 static bool is_held(zkl_item_state state)
 {
@@ -222,7 +216,7 @@ void zkl_heartbeat_disconnected(zkl_heartbeat *heartbeat)
     TAILQ_FOREACH(item, &heartbeat->turn, in_turn)
     {
         if (item->guard == ZKL_GUARD_ARMED) {
-            zkl_forget_watch(heartbeat->wire, heartbeat->items->describe(item).path, on_guard_event, heartbeat);
+            zkl_forget_watch(heartbeat->wire, heartbeat->wire->items->describe(item).path, on_guard_event, heartbeat);
         }
         if (!ZKL_BROKEN(ZKL_BREAK_GUARDS)) {
             loosen(heartbeat, item);
@@ -330,7 +324,7 @@ static void add_check(struct zkl_checks *checks, zkl_item *item, const zkl_item_
     checks->items[checks->count] = (struct zkl_check){item, facts->generation};
     zoo_check_op_init(&checks->ops[checks->count], facts->path, -1);
     checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this node */
-    checks->heartbeat->items->keep(item);
+    checks->heartbeat->wire->items->keep(item);
     checks->count++;
     checks->bytes += check_bytes(checks->heartbeat, facts->path);
 }
@@ -339,7 +333,7 @@ static void add_check(struct zkl_checks *checks, zkl_item *item, const zkl_item_
 static void free_heartbeat(struct zkl_checks *checks)
 {
     for (int32_t i = 0; i < checks->count; i++) {
-        checks->heartbeat->items->release(checks->items[i].item);
+        checks->heartbeat->wire->items->release(checks->items[i].item);
     }
     free_checks(checks);
 }
@@ -407,14 +401,14 @@ static void note_verification(struct zkl_checks *checks, int rc)
 static void send_guard(struct zkl_checks *checks, zkl_item *item)
 {
     zkl_heartbeat *heartbeat = checks->heartbeat;
-    const zkl_item_facts facts = heartbeat->items->describe(item);
+    const zkl_item_facts facts = heartbeat->wire->items->describe(item);
     const zkl_ask ask = {.on_reply = on_guarded, .owner = item, .generation = facts.generation};
     int rc = zkl_send_get(heartbeat->wire, &ask, facts.path, on_guard_event, heartbeat);
     note_verification(checks, rc);
     if (rc == ZOK) {
         TAILQ_REMOVE(&heartbeat->loose, item, in_loose);
         item->guard = ZKL_GUARD_ASKED;
-        heartbeat->items->keep(item);
+        heartbeat->wire->items->keep(item);
     }
 }
 
@@ -427,7 +421,7 @@ static bool send_verifications(zkl_heartbeat *heartbeat, struct zkl_checks *chec
     while (!checks->failed && checks->verifications_sent < checks->count &&
            heartbeat->verifications_flying < VERIFICATIONS_AT_ONCE) {
         int32_t index = checks->verifications_sent++;
-        const zkl_item_facts facts = heartbeat->items->describe(checks->items[index].item);
+        const zkl_item_facts facts = heartbeat->wire->items->describe(checks->items[index].item);
         if (needs_verification(checks, index, &facts)) {
             const zkl_ask ask = {.on_reply = on_verified, .owner = checks, .tag = index};
             note_verification(checks, zkl_send_exists(heartbeat->wire, &ask, facts.path, NULL, NULL));
@@ -470,7 +464,7 @@ static zkl_item *created_last(const zkl_heartbeat *heartbeat)
     int64_t czxid = 0;
     TAILQ_FOREACH(item, &heartbeat->turn, in_turn)
     {
-        const zkl_item_facts facts = heartbeat->items->describe(item);
+        const zkl_item_facts facts = heartbeat->wire->items->describe(item);
         if (is_held(item->state) && !facts.any_czxid && facts.czxid > czxid) {
             last = item;
             czxid = facts.czxid;
@@ -488,7 +482,7 @@ static void send_heartbeat(zkl_heartbeat *heartbeat)
     }
     zkl_item *item;
     while ((item = next_in_turn(heartbeat)) != NULL) {
-        const zkl_item_facts facts = heartbeat->items->describe(item);
+        const zkl_item_facts facts = heartbeat->wire->items->describe(item);
         if (facts.path != NULL && heartbeat_is_full(checks, facts.path)) {
             break;
         }
@@ -502,7 +496,7 @@ static void send_heartbeat(zkl_heartbeat *heartbeat)
     checks->guards = next_in_turn(heartbeat) != NULL;
     item = checks->guards && !ZKL_BROKEN(ZKL_BREAK_NEWEST) ? created_last(heartbeat) : NULL;
     if (item != NULL && item->taken != heartbeat->round) {
-        const zkl_item_facts facts = heartbeat->items->describe(item);
+        const zkl_item_facts facts = heartbeat->wire->items->describe(item);
         item->taken = heartbeat->round;
         add_check(checks, item, &facts);
     }
@@ -607,9 +601,9 @@ static void on_checked(void *owner, int rc, const zkl_reply *reply)
     if (rc == ZNONODE) {
         for (int32_t i = 0; i < checks->count; i++) {
             const struct zkl_check *check = &checks->items[i];
-            bool same = check->generation == heartbeat->items->describe(check->item).generation;
+            bool same = check->generation == heartbeat->wire->items->describe(check->item).generation;
             if (checks->results[i].err == ZNONODE && same && check->item->state >= ZKL_ITEM_PRESENT) {
-                heartbeat->items->deleted(check->item);
+                heartbeat->wire->items->deleted(check->item);
             }
         }
         zkl_heartbeat_want(heartbeat); /* the failed multi said nothing about the others */
@@ -638,16 +632,16 @@ static bool evaluate_read(struct zkl_checks *checks, zkl_item *item, uint32_t ge
         return false;
     }
     /* Without the node that is lost the heartbeat proves as much as before. */
-    const zkl_item_facts facts = heartbeat->items->describe(item);
+    const zkl_item_facts facts = heartbeat->wire->items->describe(item);
     if (!needs_proof(item, &facts, generation)) {
         return false;
     }
     if (rc == ZNONODE) {
-        heartbeat->items->deleted(item);
+        heartbeat->wire->items->deleted(item);
         return false;
     }
     if (!is_own(heartbeat, &facts, reply->stat)) {
-        heartbeat->items->replaced(item);
+        heartbeat->wire->items->replaced(item);
         return false;
     }
     return true;
@@ -673,7 +667,7 @@ static void on_guarded(void *owner, int rc, const zkl_reply *reply)
     } else if (item->guard == ZKL_GUARD_ASKED) {
         loosen(heartbeat, item);
     }
-    heartbeat->items->release(item);
+    heartbeat->wire->items->release(item);
     zkl_heartbeat_verify_next(heartbeat);
 }
 
@@ -690,13 +684,13 @@ static void on_guard_event(zhandle_t *handle, int type, int state, const char *p
         return;
     }
     heartbeat->wire->stats.notifications++;
-    zkl_item *item = heartbeat->items->of_node(heartbeat->items_owner, path);
+    zkl_item *item = heartbeat->wire->items->of_node(heartbeat->wire->items_owner, path);
     if (item == NULL || item->guard != ZKL_GUARD_ARMED) {
         return; /* it is held no more */
     }
     loosen(heartbeat, item);
     if (type == ZOO_DELETED_EVENT) {
-        heartbeat->items->deleted(item);
+        heartbeat->wire->items->deleted(item);
     }
     zkl_heartbeat_verify_next(heartbeat);
 }

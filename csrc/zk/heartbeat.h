@@ -18,63 +18,8 @@ extern int32_t zkl_most_checks;
 #define ZKL_MAX_CHECKS ZKL_USUAL_CHECKS
 #endif
 
-/* The state of an item, as heartbeats see it. In this order. */
-typedef enum {
-    ZKL_ITEM_NONE,    /* It has no node. */
-    ZKL_ITEM_PENDING, /* Its node may be being created. */
-    ZKL_ITEM_LEAVING, /* It has a node, which does not matter any more. */
-    ZKL_ITEM_PRESENT, /* It has a node, which heartbeats check in turn. */
-    ZKL_ITEM_READY,   /* The same, and a grant waits for a lease: each heartbeat proves that the node is still ours. */
-    ZKL_ITEM_HELD     /* A grant depends on its node: likewise. */
-} zkl_item_state;
-
-/* Whether the present connection has a watch on the node of an item, which would tell that the node was deleted. */
-typedef enum {
-    ZKL_GUARD_NONE,  /* no: if the item is READY or HELD, it is in heartbeat->loose */
-    ZKL_GUARD_ASKED, /* set when the read that arms it is sent */
-    ZKL_GUARD_ARMED  /* set by that read's answer, which has shown that the node is ours */
-} zkl_guard;
-
-/* What heartbeats check. Part of a larger object. */
-typedef struct zkl_item {
-    TAILQ_ENTRY(zkl_item) in_turn;
-    TAILQ_ENTRY(zkl_item) in_loose;
-    struct zkl_heartbeat *heartbeat; /* set by zkl_heartbeat_enter */
-    zkl_item_state state : 8;
-    zkl_guard guard : 8;
-    uint8_t visits; /* how often heartbeats have checked it, from a number on that differs among items */
-    uint32_t since; /* the number of the round after which it became READY or HELD */
-    uint32_t taken; /* the number of the round that checked it last */
-} zkl_item;
-
-TAILQ_HEAD(zkl_item_list, zkl_item);
-
-/* The description of an item for heartbeats. Valid until the item changes. */
-typedef struct {
-    uint32_t generation; /* grows when replies to earlier requests must not count any more */
-    bool any_czxid;      /* its own node is known by the session alone: no other client has it */
-    const char *path;    /* NULL: it has no node */
-    int64_t czxid;       /* its node's */
-} zkl_item_facts;
-
-/* What heartbeats ask of items, and tell them. */
-typedef struct {
-    zkl_item_facts (*describe)(const zkl_item *item);
-    /* Returns the owner's item that has the node with this full path; NULL: none has it. */
-    zkl_item *(*of_node)(const void *owner, const char *path);
-    /* A heartbeat points to the item, or does not any more: until then its memory stays. */
-    void (*keep)(zkl_item *item);
-    void (*release)(zkl_item *item);
-    /* Its node was deleted externally. */
-    void (*deleted)(zkl_item *item);
-    /* Another node has the name of its own, which must therefore be gone. */
-    void (*replaced)(zkl_item *item);
-} zkl_heartbeat_items;
-
 typedef struct zkl_heartbeat {
     zkl_wire *wire;
-    const zkl_heartbeat_items *items;
-    const void *items_owner;
     /* A quorum write has been acknowledged that was sent at this instant: what zkl_lease_prove has to be told. */
     void (*proved)(void *owner, int64_t sent_at);
     void *proved_owner;
@@ -103,8 +48,6 @@ typedef struct zkl_heartbeat {
 /* `proved` is called with `owner`. */
 void zkl_heartbeat_init(zkl_heartbeat *heartbeat, zkl_wire *wire, void (*proved)(void *owner, int64_t sent_at),
                         void *owner);
-/* Names the items that heartbeats check. Their owner is passed to `of_node`. To be called once, before the first turn. */
-void zkl_heartbeat_use_items(zkl_heartbeat *heartbeat, const zkl_heartbeat_items *items, const void *owner);
 /* The item enters another state. In zeroed memory it is NONE. */
 void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_state state);
 /* So many more watches of the program have appeared, or fewer. */

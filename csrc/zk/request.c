@@ -36,6 +36,8 @@ static zkl_request *begin_request(zkl_wire *wire, const zkl_ask *ask)
     request->wire = wire;
     request->on_reply = ask->on_reply;
     request->owner = ask->owner;
+    request->release = ask->release;
+    request->kept = ask->kept;
     request->memory = ask->memory;
     request->generation = ask->generation;
     request->tag = ask->tag;
@@ -44,7 +46,9 @@ static zkl_request *begin_request(zkl_wire *wire, const zkl_ask *ask)
     request->sent_at = wire->now;
     request->evidence = zkl_lease_evidence(&wire->lease, ask->proof, wire->now);
     TAILQ_INSERT_TAIL(&wire->flying, request, all);
-    wire->in_flight++;
+    if (wire->in_flight++ == 0) {
+        wire->stats.in_flight_since = wire->now;
+    }
     wire->stats.requests++;
     if (wire->host.sending != NULL) {
         wire->host.sending(wire->host.context);
@@ -52,12 +56,20 @@ static zkl_request *begin_request(zkl_wire *wire, const zkl_ask *ask)
     return request;
 }
 
+static void end_flight(zkl_request *request)
+{
+    zkl_wire *wire = request->wire;
+    TAILQ_REMOVE(&wire->flying, request, all);
+    if (--wire->in_flight == 0) {
+        wire->stats.in_flight_since = 0;
+    }
+}
+
 /* The C client refused the request: its completion will not or should not come. Puts the context away. */
 static void request_refused(zkl_request *request, int rc)
 {
     zkl_wire *wire = request->wire;
-    TAILQ_REMOVE(&wire->flying, request, all);
-    wire->in_flight--;
+    end_flight(request);
     zkl_wire_log(wire, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
     request->state = ZKL_REQUEST_ORPHAN;
     TAILQ_INSERT_TAIL(&wire->orphans, request, all);
@@ -85,8 +97,7 @@ static zkl_request *begin_completion(const void *data, int rc)
         return NULL; /* it is completed after all */
     }
     assert(request->state == ZKL_REQUEST_FLYING);
-    TAILQ_REMOVE(&wire->flying, request, all);
-    wire->in_flight--;
+    end_flight(request);
     bool heartbeat = request->proof == ZKL_PROOF_HEARTBEAT;
     bool proof = rc == ZOK || (rc == ZNONODE && heartbeat && ZKL_BROKEN(ZKL_BREAK_EVICTED)) ||
                  (rc == ZTHROTTLEDOP && ZKL_BROKEN(ZKL_BREAK_THROTTLED));
@@ -111,6 +122,9 @@ static void pass_answer(const void *data, int rc, zkl_reply reply)
     reply.sent_at = request->sent_at;
     reply.tag = request->tag;
     request->on_reply(request->owner, rc, &reply);
+    if (request->release != NULL) {
+        request->release(request->kept);
+    }
     zkl_free(request->memory);
     request->memory = NULL;
     request->state = ZKL_REQUEST_SPARE;

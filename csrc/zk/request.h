@@ -7,7 +7,7 @@
 #include "wire.h"
 
 /* An answer: what its request was, and what the server said. Fields that do not belong to the request's type are empty. */
-typedef struct {
+typedef struct zkl_reply {
     uint32_t connection; /* the connection that the request was sent on */
     uint32_t generation; /* what was given with the request */
     int32_t tag;
@@ -27,6 +27,9 @@ typedef void (*zkl_on_reply)(void *owner, int rc, const zkl_reply *reply);
 typedef struct {
     zkl_on_reply on_reply;
     void *owner;
+    void (*release)(
+        void *kept); /* called after on_reply: the request does not point to `kept` any more; NULL: to nothing */
+    void *kept;
     void *memory;        /* freed when the C client does not know the request any more, or was not asked; NULL: none */
     uint32_t generation; /* comes back with the reply */
     int32_t tag;         /* likewise */
@@ -46,6 +49,8 @@ struct zkl_request {
     zkl_wire *wire;
     zkl_on_reply on_reply;
     void *owner;
+    void (*release)(void *kept);
+    void *kept;
     void *memory;
     int64_t sent_at;
     zkl_evidence evidence;

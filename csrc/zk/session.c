@@ -196,6 +196,12 @@ void zkl_session_listen(zkl_session *session, const zkl_session_listener *calls,
     *last = (zkl_listening){calls, owner};
 }
 
+void zkl_session_use_items(zkl_session *session, const zkl_item_ops *items, const void *owner)
+{
+    session->wire.items = items;
+    session->wire.items_owner = owner;
+}
+
 /* --- state --------------------------------------------------------------------------------------------------------- */
 
 static void note_usable(zkl_session *session)
@@ -324,8 +330,8 @@ static void on_connected(zkl_session *session, bool read_only)
 {
     session->wire.connection++;
     session->wire.stats.connections++;
-    session->timeout_ms = zoo_recv_timeout(session->wire.handle);
-    if (read_only || session->timeout_ms <= 0 || session->timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
+    int32_t timeout_ms = session->wire.stats.timeout_ms = zoo_recv_timeout(session->wire.handle);
+    if (read_only || timeout_ms <= 0 || timeout_ms > PLAUSIBLE_TIMEOUT_MS) {
         session->retry_at = session->wire.now + RETRY_AFTER;
         session_over(session, "what answers is not a ZooKeeper server");
         show_state(session, ZKL_STATE_CONNECTING, ZKL_DISCONNECTED, "what answers at '%s' is not a ZooKeeper server",
@@ -333,7 +339,7 @@ static void on_connected(zkl_session *session, bool read_only)
         return;
     }
     if (session->wire.host.answered != NULL) {
-        session->wire.host.answered(session->wire.host.context, session->timeout_ms);
+        session->wire.host.answered(session->wire.host.context, timeout_ms);
     }
     session->renewed_at = 0;
     int64_t session_id = zoo_client_id(session->wire.handle)->client_id;
@@ -342,14 +348,14 @@ static void on_connected(zkl_session *session, bool read_only)
     enter_life(session, ZKL_SESSION_PROBING);
     if (fresh) {
         session->wire.session_id = session_id;
-        session->least_ms = session->timeout_ms;
+        session->least_ms = timeout_ms;
         session->wire.stats.sessions++;
-    } else if (session->timeout_ms < session->least_ms || session->least_ms == 0) {
+    } else if (timeout_ms < session->least_ms || session->least_ms == 0) {
         /* least_ms is 0 here if the server has given the number 0 to the session, as no ZooKeeper server does */
-        session->least_ms = session->timeout_ms;
+        session->least_ms = timeout_ms;
     }
     zkl_lease *lease = &session->wire.lease;
-    int64_t timeout = (ZKL_BROKEN(ZKL_BREAK_LEAST) ? session->timeout_ms : session->least_ms) * (ZKL_SECOND / 1000);
+    int64_t timeout = (ZKL_BROKEN(ZKL_BREAK_LEAST) ? timeout_ms : session->least_ms) * (ZKL_SECOND / 1000);
     zkl_heartbeat_connected(&session->heartbeat, fresh);
     int64_t until = zkl_lease_connected(lease, timeout, session->handshake_at, fresh, session->wire.now);
     if (until < lease->until) {
@@ -691,7 +697,9 @@ void zkl_session_process(zkl_session *session, short revents)
     errno = 0;
     int rc = zookeeper_process(session->wire.handle, events);
     session->has_read = rc == ZOK && (events & ZOOKEEPER_READ) != 0;
-    session->read_at = session->has_read ? session->wire.now : session->read_at;
+    if (session->has_read) {
+        session->wire.stats.read_at = session->wire.now;
+    }
     note_connect_problem(session, rc, errno);
 }
 

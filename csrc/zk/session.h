@@ -115,11 +115,9 @@ typedef struct {
     bool tls;
     log_callback_fn zookeeper_log;
 
-    int32_t timeout_ms; /* negotiated. 0: no session yet. */
-    int32_t least_ms;   /* the shortest timeout that this session has negotiated */
+    int32_t least_ms; /* the shortest timeout that this session has negotiated */
     zkl_session_life life;
     zkl_shutdown shutdown;
-    int64_t read_at;     /* The latest packet was read at this instant. */
     bool has_read;       /* The latest zkl_session_process has read a packet. */
     bool lapse_told;     /* The listeners were told that this lease has lapsed. */
     bool chroot_missing; /* By the answer to the latest probe the chroot does not exist. */
@@ -142,6 +140,9 @@ void zkl_session_free(zkl_session *session);
  * ZKL_MOST_LISTENERS times.
  */
 void zkl_session_listen(zkl_session *session, const zkl_session_listener *calls, void *owner);
+
+/* Names the items that heartbeats check, and that watch. `owner` is passed to `of_node`. To be called once, before the first turn. */
+void zkl_session_use_items(zkl_session *session, const zkl_item_ops *items, const void *owner);
 
 /* Returns whether the handle has reported a connection, and neither its loss nor the end of the session. */
 static inline bool zkl_session_connected(const zkl_session *session)

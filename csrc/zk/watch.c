@@ -29,7 +29,7 @@
 int64_t zkl_most_watched_bytes = ZKL_USUAL_WATCHED_BYTES;
 #endif
 
-LIST_HEAD(zkl_watcher_list, zkl_watcher);
+LIST_HEAD(zkl_watcher_list, zkl_item);
 
 struct zkl_watch {
     zkl_link in_table;
@@ -37,11 +37,11 @@ struct zkl_watch {
     char *node; /* full path, also of a directory */
     struct zkl_watcher_list watchers;
     zkl_watch_state state;
-    int32_t flying;     /* requests in flight that point here */
-    bool pinned;        /* its watchers are being told something, in any state: it must not be freed meanwhile */
-    zkl_watcher *owner; /* whose own node this is, if it listens for changes of the data */
-    bool flag;          /* constant: for a flag; `flag_of` waits for it */
-    zkl_watcher *flag_of;
+    int32_t flying;  /* requests in flight that point here */
+    bool pinned;     /* its watchers are being told something, in any state: it must not be freed meanwhile */
+    zkl_item *owner; /* whose own node this is, if it listens for changes of the data */
+    bool flag;       /* constant: for a flag; `flag_of` waits for it */
+    zkl_item *flag_of;
     bool children;    /* constant: on the children of the directory */
     bool unwanted;    /* armed, not needed any more, removal not confirmed: counted in watches->wire->cleaning */
     bool asked;       /* the node's data asked the owner for something, when they were last read */
@@ -70,12 +70,6 @@ bool zkl_watches_have_room(const zkl_watches *watches, int64_t bytes)
 void zkl_watches_reserve(zkl_watches *watches, int64_t bytes)
 {
     watches->watched_bytes += bytes;
-}
-
-void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, const void *owner)
-{
-    watches->ops = ops;
-    watches->ops_owner = owner;
 }
 
 void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *others, void *owner)
@@ -161,7 +155,7 @@ static void tell_owner(zkl_watch *watch)
 {
     if (watch->asked && watch->owner != NULL) {
         watch->told = true;
-        watch->watches->ops->revoked(watch->owner);
+        watch->watches->wire->items->revoked(watch->owner);
     }
 }
 
@@ -192,9 +186,24 @@ static bool arm_watch(zkl_watch *watch)
     return sent;
 }
 
+/* Returns the item that has the node with this full path; NULL: none has it. */
+static zkl_item *item_of(const zkl_watches *watches, const char *path)
+{
+    return watches->wire->items->of_node(watches->wire->items_owner, path);
+}
+
+/* The same; NULL, too, if the item has requested the deletion. */
+static zkl_item *standing_item(const zkl_watches *watches, const char *path)
+{
+    zkl_item *item = item_of(watches, path);
+    return item != NULL && item->state >= ZKL_ITEM_PRESENT ? item : NULL;
+}
+
+/* Returns whether heartbeats have a watch on the node, which a removal would take, too. */
 static bool is_guarded(const zkl_watches *watches, const char *path, bool children)
 {
-    return !children && watches->ops->guarded(watches->ops_owner, path);
+    const zkl_item *item = children ? NULL : item_of(watches, path);
+    return item != NULL && item->guard != ZKL_GUARD_NONE;
 }
 
 /*
@@ -244,7 +253,7 @@ static void read_again(zkl_watch *watch)
 }
 
 /* The watcher does not wait for a flag any more. */
-static void leave_flag(zkl_watcher *watcher)
+static void leave_flag(zkl_item *watcher)
 {
     zkl_watch *flag = watcher->flag;
     if (flag == NULL) {
@@ -261,10 +270,10 @@ static void leave_flag(zkl_watcher *watcher)
 }
 
 /* Detaches all watchers from this watch, and calls `what` for each. Some of them may choose the watch again at once. */
-static void tell_watchers(zkl_watch *watch, void (*what)(zkl_watcher *))
+static void tell_watchers(zkl_watch *watch, void (*what)(zkl_item *))
 {
     struct zkl_watcher_list told = LIST_HEAD_INITIALIZER(told);
-    zkl_watcher *watcher;
+    zkl_item *watcher;
     while ((watcher = LIST_FIRST(&watch->watchers)) != NULL) {
         LIST_REMOVE(watcher, in_watch);
         LIST_INSERT_HEAD(&told, watcher, in_watch);
@@ -283,35 +292,35 @@ static void tell_watchers(zkl_watch *watch, void (*what)(zkl_watcher *))
 static void rearm_or_free(zkl_watch *watch)
 {
     if (watch_is_wanted(watch) && !arm_watch(watch)) {
-        tell_watchers(watch, watch->watches->ops->failed);
+        tell_watchers(watch, watch->watches->wire->items->failed);
     }
     free_watch_if_unused(watch);
 }
 
 /* Attaches the watcher to the watch. NULL: there was no memory for a watch. */
-static void join(zkl_watches *watches, zkl_watcher *watcher, zkl_watch *watch)
+static void join(zkl_watches *watches, zkl_item *watcher, zkl_watch *watch)
 {
     if (watch == NULL) {
-        watches->ops->failed(watcher);
+        watches->wire->items->failed(watcher);
         return;
     }
     watcher->watch = watch;
     LIST_INSERT_HEAD(&watch->watchers, watcher, in_watch);
     if (watch->state == ZKL_WATCH_ARMED) {
-        watches->ops->answered(watcher, watch->czxid);
+        watches->wire->items->answered(watcher, watch->czxid);
     } else if (watch->state == ZKL_WATCH_IDLE && !watch->pinned) {
         rearm_or_free(watch);
     }
 }
 
-void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, const char *directory, const char *name)
+void zkl_watch_node(zkl_watches *watches, zkl_item *watcher, const char *directory, const char *name)
 {
     char *path = zkl_child_path(directory, name);
     join(watches, watcher, path != NULL ? take_watch(watches, path, false) : NULL);
     zkl_free(path);
 }
 
-void zkl_watch_flag(zkl_watches *watches, zkl_watcher *watcher, const char *path)
+void zkl_watch_flag(zkl_watches *watches, zkl_item *watcher, const char *path)
 {
     zkl_watch *flag = watcher->watch != NULL ? take_watch(watches, path, false) : NULL;
     if (flag == NULL || flag->flag_of != NULL) {
@@ -325,7 +334,7 @@ void zkl_watch_flag(zkl_watches *watches, zkl_watcher *watcher, const char *path
     }
 }
 
-bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, const char *directory)
+bool zkl_watch_children(zkl_watches *watches, zkl_item *watcher, const char *directory)
 {
     zkl_watch *watch = take_watch(watches, directory, true);
     bool armed = watch != NULL && watch->state == ZKL_WATCH_ARMED;
@@ -339,7 +348,7 @@ static int64_t bytes_of_watch(const zkl_watches *watches, const char *node)
     return watches->wire->chroot_length + (int64_t)strlen(node) + ZKL_WATCH_OVERHEAD;
 }
 
-void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, const char *node)
+void zkl_watch_own(zkl_watches *watches, zkl_item *owner, const char *node)
 {
     if (watches->own_bytes + bytes_of_watch(watches, node) > ZKL_MAX_OWN_BYTES) {
         zkl_wire_log(watches->wire, ZOO_LOG_LEVEL_WARN,
@@ -364,7 +373,7 @@ void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, const char *node)
     }
 }
 
-void zkl_watch_leave(zkl_watcher *watcher)
+void zkl_watch_leave(zkl_item *watcher)
 {
     leave_flag(watcher);
     zkl_watch *watch = watcher->watch;
@@ -400,9 +409,9 @@ static void leave_to_fire(zkl_watch *watch)
  * Detaches the watch from the owner of the node, which is not told of requests to release any more. Returns the owner,
  * or NULL.
  */
-static zkl_watcher *part_from_owner(zkl_watch *watch)
+static zkl_item *part_from_owner(zkl_watch *watch)
 {
-    zkl_watcher *owner = watch->owner;
+    zkl_item *owner = watch->owner;
     if (owner != NULL) {
         owner->own = NULL;
         watch->owner = NULL;
@@ -411,7 +420,7 @@ static zkl_watcher *part_from_owner(zkl_watch *watch)
     return owner;
 }
 
-void zkl_watch_leave_own(zkl_watcher *owner)
+void zkl_watch_leave_own(zkl_item *owner)
 {
     zkl_watch *watch = owner->own;
     if (watch != NULL) {
@@ -420,7 +429,7 @@ void zkl_watch_leave_own(zkl_watcher *owner)
     }
 }
 
-void zkl_watch_leave_directory(zkl_watcher *watcher)
+void zkl_watch_leave_directory(zkl_item *watcher)
 {
     zkl_watch *watch = watcher->watch;
     if (watch != NULL) {
@@ -430,12 +439,12 @@ void zkl_watch_leave_directory(zkl_watcher *watcher)
     }
 }
 
-bool zkl_watch_is_armed(const zkl_watcher *watcher)
+bool zkl_watch_is_armed(const zkl_item *watcher)
 {
     return watcher->watch != NULL && watcher->watch->state == ZKL_WATCH_ARMED;
 }
 
-const char *zkl_watch_node_of(const zkl_watcher *watcher)
+const char *zkl_watch_node_of(const zkl_item *watcher)
 {
     return watcher->watch != NULL && !watcher->watch->children ? watcher->watch->node : NULL;
 }
@@ -443,10 +452,10 @@ const char *zkl_watch_node_of(const zkl_watcher *watcher)
 /* Tells the watchers whether the node is there: some have only predicted its name. */
 static void tell_of_look(const zkl_watch *watch, int64_t czxid)
 {
-    zkl_watcher *watcher, *next;
+    zkl_item *watcher, *next;
     for (watcher = LIST_FIRST(&watch->watchers); watcher != NULL; watcher = next) {
         next = LIST_NEXT(watcher, in_watch); /* it may leave */
-        watch->watches->ops->answered(watcher, czxid);
+        watch->watches->wire->items->answered(watcher, czxid);
     }
 }
 
@@ -454,7 +463,7 @@ static void tell_of_look(const zkl_watch *watch, int64_t czxid)
 static void on_armed(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_watch *watch = owner;
-    const zkl_watch_ops *ops = watch->watches->ops;
+    const zkl_item_ops *ops = watch->watches->wire->items;
     watch->flying--;
     watch->asked = rc == ZOK && ops->asks(reply->data, reply->length);
     watch->read_on = reply->connection;
@@ -509,7 +518,7 @@ static void on_watch_read(void *owner, int rc, const zkl_reply *reply)
     if (rc == ZTHROTTLEDOP && watch->owner != NULL) {
         zkl_try_later(watch->watches->wire);
     } else if (rc == ZOK && watch->state == ZKL_WATCH_ARMED) {
-        watch->asked = watch->watches->ops->asks(reply->data, reply->length);
+        watch->asked = watch->watches->wire->items->asks(reply->data, reply->length);
         watch->read_on = reply->connection;
         if (!watch->told) {
             tell_owner(watch);
@@ -526,14 +535,14 @@ static void on_watch_listed(void *owner, int rc, const zkl_reply *reply)
     watch->state = rc == ZOK ? ZKL_WATCH_ARMED : ZKL_WATCH_IDLE;
     rc = zkl_names_rc(rc, reply->names); /* armed all the same */
     watch->pinned = true;
-    zkl_watcher *watcher, *next;
+    zkl_item *watcher, *next;
     for (watcher = LIST_FIRST(&watch->watchers); watcher != NULL; watcher = next) {
         next = LIST_NEXT(watcher, in_watch);
         if (rc != ZOK) {
             LIST_REMOVE(watcher, in_watch);
             watcher->watch = NULL;
         }
-        watch->watches->ops->listed(watcher, rc, reply);
+        watch->watches->wire->items->listed(watcher, rc, reply);
     }
     watch->pinned = false;
     if (watch->state == ZKL_WATCH_IDLE) {
@@ -549,10 +558,10 @@ static void keep_watch(zkl_watch *watch, int rc)
     if (!zkl_outcome_unknown(rc)) {
         zkl_try_later(watch->watches->wire); /* after a lost connection it is tried again anyway */
     }
-    zkl_watcher *watcher, *next;
+    zkl_item *watcher, *next;
     for (watcher = watch->children ? LIST_FIRST(&watch->watchers) : NULL; watcher != NULL; watcher = next) {
         next = LIST_NEXT(watcher, in_watch);
-        watch->watches->ops->kept(watcher);
+        watch->watches->wire->items->kept(watcher);
     }
 }
 
@@ -582,7 +591,7 @@ static void on_watch_removed(void *owner, int rc, const zkl_reply *reply)
 /* An event has reached the watch for a flag. */
 static void fire_flag(zkl_watch *flag, int type)
 {
-    zkl_watcher *watcher = flag->flag_of;
+    zkl_item *watcher = flag->flag_of;
     if (watcher != NULL) {
         flag->watches->flagged = type == ZOO_CREATED_EVENT ? watcher->watch : NULL;
         flag->watches->flagged_at = flag->watches->wire->now;
@@ -602,17 +611,17 @@ static void fire(zkl_watch *watch, int type, bool flagged)
         return;
     }
     zkl_watches *watches = watch->watches;
-    const zkl_watch_ops *ops = watches->ops;
+    const zkl_item_ops *ops = watches->wire->items;
     watches->wire->stats.notifications++;
     watch->state = ZKL_WATCH_IDLE;
     if (watch->flag) {
         fire_flag(watch, type);
         return;
     }
-    zkl_watcher *owner = NULL;
+    zkl_item *owner = NULL;
     if (type == ZOO_DELETED_EVENT && !watch->children) {
         owner = part_from_owner(watch);
-        owner = owner != NULL ? owner : ops->owner_of(watches->ops_owner, watch->node);
+        owner = owner != NULL ? owner : standing_item(watches, watch->node);
     }
     if (owner != NULL) {
         watch->pinned = true; /* its watchers, which are told below, may leave together with its owner */
@@ -688,7 +697,7 @@ void zkl_watches_disconnected(zkl_watches *watches)
 
 static void forget_watch(zkl_watch *watch)
 {
-    zkl_watcher *watcher = watch->flag_of;
+    zkl_item *watcher = watch->flag_of;
     if (watcher != NULL) {
         watcher->flag = NULL;
     }

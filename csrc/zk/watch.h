@@ -29,48 +29,6 @@ extern int64_t zkl_most_watched_bytes;
 /* The bytes that a path takes there besides its own. */
 #define ZKL_WATCH_OVERHEAD 4
 
-typedef struct zkl_watch zkl_watch;
-
-/* A watcher of at most one node or directory, of the flag of that node, and of its own node. Part of a larger object. */
-typedef struct zkl_watcher {
-    LIST_ENTRY(zkl_watcher) in_watch;
-    zkl_watch *watch; /* On a node, or on a directory. NULL: none. */
-    zkl_watch *flag;  /* On the flag of that node. NULL: none. */
-    zkl_watch *own;   /* On its own node. NULL: none. */
-} zkl_watcher;
-
-/* Watches call these functions of their watchers. The watcher is detached before `gone` and `look_…`. */
-typedef struct {
-    /* The node is gone for good, or the directory has changed. */
-    void (*gone)(zkl_watcher *watcher);
-    /* The node is gone for good, and the transaction that deleted it has made its flag. */
-    void (*passed)(zkl_watcher *watcher);
-    /* The watch could not be armed, or must be armed again. */
-    void (*look_again)(zkl_watcher *watcher);
-    /* The same, but not at once: no watch tells when. */
-    void (*look_later)(zkl_watcher *watcher);
-    /* The node may not be read, so it cannot be watched. */
-    void (*unreadable)(zkl_watcher *watcher);
-    /* The watch could not be sent, or there was no memory for it. */
-    void (*failed)(zkl_watcher *watcher);
-    /* The watch was armed, and the node has this czxid; 0: it is not there. */
-    void (*answered)(zkl_watcher *watcher, int64_t czxid);
-    /* The list that armed the watch on a directory. */
-    void (*listed)(zkl_watcher *watcher, int rc, const zkl_reply *reply);
-    /* The watch on a directory stays armed although its removal was requested: no list comes. */
-    void (*kept)(zkl_watcher *watcher);
-    /* Returns whether the data of an owner's node ask it for something. */
-    bool (*asks)(const char *data, int length);
-    /* They do. */
-    void (*revoked)(zkl_watcher *owner);
-    /* The node of this owner was deleted, and not by itself. */
-    void (*deleted)(zkl_watcher *owner);
-    /* Returns the owner of the node with this full path; NULL: it has none, or the owner has requested the deletion. */
-    zkl_watcher *(*owner_of)(const void *owner, const char *path);
-    /* Returns whether heartbeats have a watch on this node, which a removal would take, too. */
-    bool (*guarded)(const void *owner, const char *path);
-} zkl_watch_ops;
-
 /* Other watches of this session on the same nodes: the server removes all at once. */
 typedef struct {
     bool (*wanted)(const void *owner, const char *path, bool children);
@@ -81,8 +39,6 @@ typedef struct {
 typedef struct {
     zkl_wire *wire;
     zkl_table table; /* by the full paths of nodes and directories */
-    const zkl_watch_ops *ops;
-    const void *ops_owner;
     const zkl_other_watches *others;
     void *others_owner;
     const zkl_watch *flagged; /* The latest event was that the flag of this node was made. NULL: another one was. */
@@ -100,8 +56,6 @@ void zkl_watches_free(zkl_watches *watches);
  */
 bool zkl_watches_have_room(const zkl_watches *watches, int64_t bytes);
 void zkl_watches_reserve(zkl_watches *watches, int64_t bytes);
-/* Names the functions that are called for watchers. `owner` is passed to `owner_of`. To be called once, before the first turn. */
-void zkl_watches_use_ops(zkl_watches *watches, const zkl_watch_ops *ops, const void *owner);
 /* Names the other watches of the session, with their owner. To be called once, before the first turn. */
 void zkl_watches_use_others(zkl_watches *watches, const zkl_other_watches *others, void *owner);
 
@@ -114,30 +68,30 @@ typedef enum {
 } zkl_watch_state;
 
 /* Watches the node `name` in the directory. `gone`, `look_again` and the like tell the watcher of events. */
-void zkl_watch_node(zkl_watches *watches, zkl_watcher *watcher, const char *directory, const char *name);
+void zkl_watch_node(zkl_watches *watches, zkl_item *watcher, const char *directory, const char *name);
 /*
  * Watches for the flag of the node that the watcher watches: a node with this full path that is made, and deleted again, by the
  * transaction that deletes that node. `passed` is then called in place of `gone`. Flags are watched on one connection only.
  */
-void zkl_watch_flag(zkl_watches *watches, zkl_watcher *watcher, const char *path);
+void zkl_watch_flag(zkl_watches *watches, zkl_item *watcher, const char *path);
 /* The connection is lost: no flag is watched any more. */
 void zkl_watches_disconnected(zkl_watches *watches);
 /*
  * Watches the children of the directory. Returns true if the list that arms the watch is in flight: `listed` will get it.
  * False: the watch is armed already, or cannot be armed now.
  */
-bool zkl_watch_children(zkl_watches *watches, zkl_watcher *watcher, const char *directory);
+bool zkl_watch_children(zkl_watches *watches, zkl_item *watcher, const char *directory);
 /* Watches the own node of `owner`, with this full path. `revoked` tells of requests in its data. */
-void zkl_watch_own(zkl_watches *watches, zkl_watcher *owner, const char *node);
+void zkl_watch_own(zkl_watches *watches, zkl_item *owner, const char *node);
 /* The watcher does not need its watch on a node or a directory any more. */
-void zkl_watch_leave(zkl_watcher *watcher);
+void zkl_watch_leave(zkl_item *watcher);
 /* The same for its own node, and for its directory, when its node is about to be deleted. */
-void zkl_watch_leave_own(zkl_watcher *owner);
-void zkl_watch_leave_directory(zkl_watcher *watcher);
+void zkl_watch_leave_own(zkl_item *owner);
+void zkl_watch_leave_directory(zkl_item *watcher);
 /* Returns whether the watcher has an armed watch. */
-bool zkl_watch_is_armed(const zkl_watcher *watcher);
+bool zkl_watch_is_armed(const zkl_item *watcher);
 /* Returns the full path of the node that the watcher watches; NULL for a directory, or no watch. */
-const char *zkl_watch_node_of(const zkl_watcher *watcher);
+const char *zkl_watch_node_of(const zkl_item *watcher);
 /*
  * Requests may go out again: removes watches that could not be removed, and arms those of owners on their own nodes. On a new
  * connection it reads the data of these nodes once more.

@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 
 #include "base/base.h"
+#include "item.h"
 #include "lease.h"
 
 /* The most requests in flight at once, so that one client cannot flood a server (docs/interoperability.md). */
@@ -23,8 +24,8 @@ extern int32_t zkl_most_in_flight;
 #define ZKL_WAIT_BUCKETS 16
 
 /*
- * Counters of a client since it was made, except the numbers of entries and of watches, which are present values. The
- * layers above count what they do here too, so that there is one struct to copy.
+ * Counters of a client since it was made, and some present values. The layers above count what they do here too, so that there is one
+ * struct to copy.
  */
 typedef struct {
     int64_t requests; /* requests of any kind that were sent to ZooKeeper */
@@ -45,6 +46,9 @@ typedef struct {
     int64_t waited;           /* Nanoseconds from request to grant, summed over all grants. */
     /* waits[i] counts the grants whose wait was at most zkl_wait_bounds[i], and above zkl_wait_bounds[i - 1]. */
     int64_t waits[ZKL_WAIT_BUCKETS];
+    int64_t in_flight_since; /* Since then requests have been in flight all the time. 0: none is in flight. */
+    int64_t read_at;         /* The latest packet was read at this instant. */
+    int32_t timeout_ms;      /* The negotiated session timeout. 0: no session yet. */
 } zkl_stats;
 
 /* The state of the client as a whole. */
@@ -114,6 +118,8 @@ typedef struct {
     bool usable;         /* requests may go out */
     zkl_disconnect disconnect;
     zkl_lease lease;
+    const zkl_item_ops *items; /* what heartbeats check, and what watches */
+    const void *items_owner;
 
     /* request.c */
     struct zkl_request_list flying;
@@ -134,12 +140,6 @@ void zkl_wire_log(const zkl_wire *wire, int level, const char *format, ...) __at
 void zkl_try_later(zkl_wire *wire);
 /* The server has no watch where one was armed on this connection: its data were replaced. Only a new connection arms it again. */
 void zkl_wire_unwatched(zkl_wire *wire);
-
-/* So many more nodes or watches are to be removed, or fewer. */
-static inline void zkl_wire_clean(zkl_wire *wire, int32_t more)
-{
-    wire->cleaning += more;
-}
 
 /* Returns whether a request may go out now, and not too many are in flight. */
 static inline bool zkl_wire_has_room(const zkl_wire *wire)

@@ -780,7 +780,7 @@ void check_after_call(client *of)
             check_told(of, each);
             check_hold(of, each);
         }
-        const char *node = each->acquisition != NULL ? zkl_acquisition_node(each->acquisition) : NULL;
+        const char *node = each->acquisition != NULL ? zkl_acquisition_look(each->acquisition).node : NULL;
         if (node != NULL && strcmp(each->node + strlen(run.prefix), node) != 0)
             server_path_of(node, each->node, sizeof(each->node));
     }
@@ -880,7 +880,7 @@ static void check_lost(const acquisition_record *record, zkl_acquisition *acquis
 {
     totals.losses++;
     const client *of = &run.clients[record->client];
-    if (zkl_acquisition_code(acquisition) == ZKL_MAX_HOLD) {
+    if (zkl_acquisition_look(acquisition).code == ZKL_MAX_HOLD) {
         totals.held_too_long++;
         if (of->last_read < record->hold_until)
             fail("hold", "acquisition %d of client %d was lost before its max_hold", record->number, record->client);
@@ -889,7 +889,7 @@ static void check_lost(const acquisition_record *record, zkl_acquisition *acquis
     bool lease_over = client_clock(of, sim_now()) >= of->valid_until;
     if (!lease_over && !of->closing && !of->expired && nodes_exist(record) && run.leases && !record->excused)
         fail("final", "acquisition %d of client %d was lost (%s) although its lease and its node %s are good",
-             record->number, record->client, zkl_acquisition_message(acquisition), record->node);
+             record->number, record->client, zkl_acquisition_look(acquisition).message, record->node);
 }
 
 /* Checks a release that has found no node to delete. */
@@ -928,10 +928,10 @@ static void check_token(acquisition_record *record)
 
 static void note_grant(acquisition_record *record, zkl_acquisition *acquisition)
 {
-    zkl_token_format(zkl_acquisition_token(acquisition), record->token);
+    zkl_token_format(zkl_acquisition_look(acquisition).token, record->token);
     record->granted_at = sim_now();
     note_held(record, acquisition);
-    record->hold_until = zkl_acquisition_hold_until(acquisition);
+    record->hold_until = zkl_acquisition_look(acquisition).hold_until;
     record->session = sim_client_session(record->client);
     totals.grants++;
     totals.grants_by_mode[record->mode]++;
@@ -988,7 +988,7 @@ static void check_granted(acquisition_record *record, zkl_acquisition *acquisiti
 
 static void note_revocations(acquisition_record *record, const zkl_acquisition *acquisition)
 {
-    int32_t revocations = zkl_acquisition_revocations(acquisition);
+    int32_t revocations = zkl_acquisition_look(acquisition).revocations;
     if (revocations == record->revocations)
         return;
     totals.told += record->revocations == 0;
@@ -1005,10 +1005,11 @@ static void note_revocations(acquisition_record *record, const zkl_acquisition *
 
 void check_acquisition_changed(acquisition_record *record, zkl_acquisition *acquisition)
 {
-    zkl_acquisition_phase phase = zkl_acquisition_get_phase(acquisition);
-    zkl_code code = zkl_acquisition_code(acquisition);
-    bool settled = zkl_acquisition_settled(acquisition);
-    const char *node = zkl_acquisition_node(acquisition);
+    const zkl_acquisition_view view = zkl_acquisition_look(acquisition);
+    zkl_acquisition_phase phase = view.phase;
+    zkl_code code = view.code;
+    bool settled = view.settled;
+    const char *node = view.node;
     if (node != NULL)
         server_path_of(node, record->node, sizeof(record->node));
     sim_trace("client %d: acquisition %d on %s is %s%s%s %s", record->client, record->number, run.paths[record->path],
@@ -1036,13 +1037,12 @@ void check_acquisition_changed(acquisition_record *record, zkl_acquisition *acqu
              zkl_acquisition_phase_name(before), zkl_acquisition_phase_name(phase));
     if (phase == ZKL_ACQUISITION_RELEASED && !record->ended && !run.clients[record->client].closing)
         fail("final", "acquisition %d of client %d was released by nobody", record->number, record->client);
-    if ((phase == ZKL_ACQUISITION_REFUSED || phase == ZKL_ACQUISITION_LOST) &&
-        zkl_acquisition_message(acquisition)[0] == '\0')
+    if ((phase == ZKL_ACQUISITION_REFUSED || phase == ZKL_ACQUISITION_LOST) && view.message[0] == '\0')
         fail("final", "acquisition %d of client %d ended with %s and without a word", record->number, record->client,
              zkl_code_name(code));
     if (phase == ZKL_ACQUISITION_REFUSED && !refusal_explained(record, code))
         fail("final", "acquisition %d of client %d was refused with %s: %s", record->number, record->client,
-             zkl_code_name(code), zkl_acquisition_message(acquisition));
+             zkl_code_name(code), view.message);
     if (phase == ZKL_ACQUISITION_REFUSED && is_latch(record->path))
         check_latch_try(record, code);
     else if (phase == ZKL_ACQUISITION_REFUSED)

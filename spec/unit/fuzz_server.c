@@ -177,20 +177,21 @@ static bool was_granted_before(const char *node)
 /* An acquisition that is granted by an existing node inherits what was known about the node. */
 static void check_grant(const holder *who, zkl_acquisition *acquisition)
 {
-    const char *node = zkl_acquisition_node(acquisition);
+    const zkl_acquisition_view view = zkl_acquisition_look(acquisition);
+    const char *node = view.node;
     hold(node != NULL && strrchr(node, '/') != NULL, "a grant has a node", zkl_acquisition_path(acquisition));
     char token[ZKL_TOKEN_SIZE];
-    zkl_token_format(zkl_acquisition_token(acquisition), token);
+    zkl_token_format(view.token, token);
     hold(strlen(token) == ZKL_TOKEN_SIZE - 1, "a grant has a token", node);
     hold(strspn(token, "0123456789") == ZKL_TOKEN_NUMBER_DIGITS, "a token begins with a number", token);
-    hold(zkl_acquisition_token(acquisition).grants >= 0, "a node has not served fewer grants than none", token);
+    hold(view.token.grants >= 0, "a node has not served fewer grants than none", token);
     hold(server_was_asked_for(node), "the node of a grant is one that was asked for", node);
     if (was_granted_before(node)) {
         return;
     }
     if (who->mode == ZKL_MODE_PERMITS) {
         hold(server_told_room(node, who->permits, is_lease), "permits are granted within their limit", node);
-    } else if (zkl_acquisition_token(acquisition).grants == 0) { /* no list is needed for a downgrade */
+    } else if (view.token.grants == 0) { /* no list is needed for a downgrade */
         hold(server_told_first(node, stands_before) || told_none_ahead(node, MOST_FOLLOWING),
              "whoever is granted was told that nobody stands before it", node);
     }
@@ -200,13 +201,12 @@ static void acquisition_changed(void *context, zkl_acquisition *acquisition)
 {
     (void)context;
     holder *who = zkl_acquisition_user(acquisition);
-    zkl_acquisition_phase phase = zkl_acquisition_get_phase(acquisition);
-    bool settled = zkl_acquisition_settled(acquisition);
+    const zkl_acquisition_view view = zkl_acquisition_look(acquisition);
+    zkl_acquisition_phase phase = view.phase;
+    bool settled = view.settled;
     bool final = who->phase != ZKL_ACQUISITION_WAITING && who->phase != ZKL_ACQUISITION_GRANTED;
     hold(!final || phase == who->phase, "the end of an acquisition is its end", zkl_acquisition_path(acquisition));
     hold(!who->settled || settled, "settled is settled", zkl_acquisition_path(acquisition));
-    (void)zkl_acquisition_message(acquisition);
-    (void)zkl_acquisition_blocker(acquisition);
     if (phase == ZKL_ACQUISITION_GRANTED && who->phase == ZKL_ACQUISITION_WAITING) {
         check_grant(who, acquisition);
     }

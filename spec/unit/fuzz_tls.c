@@ -50,7 +50,6 @@ typedef struct {
 static const char SECRET[] = "what the C client writes is a secret ";
 
 static int64_t now;
-static const zkl_tls_library *tls;
 static zkl_tls_link *fuzzed;
 static flow up, down;
 static int accepted; /* how many connections the server had accepted when the C client made its latest socket */
@@ -152,8 +151,8 @@ static void server_writes(size_t count)
     for (size_t i = 0; i < count; i++) {
         bytes[i] = byte_at(down.written + i);
     }
-    int written = peer.ssl != NULL ? tls->SSL_write(peer.ssl, bytes, (int)count) : 0;
-    tls->ERR_clear_error();
+    int written = peer.ssl != NULL ? zkl_openssl.SSL_write(peer.ssl, bytes, (int)count) : 0;
+    zkl_openssl.ERR_clear_error();
     down.written += written > 0 ? (size_t)written : 0;
 }
 
@@ -161,12 +160,12 @@ static void server_reads(void)
 {
     char bytes[4096];
     int count;
-    while (peer.ssl != NULL && (count = tls->SSL_read(peer.ssl, bytes, sizeof bytes)) > 0) {
+    while (peer.ssl != NULL && (count = zkl_openssl.SSL_read(peer.ssl, bytes, sizeof bytes)) > 0) {
         if (peer.accepted > accepted) { /* not what is left of the connection before */
             check(&up, bytes, (size_t)count, "the server reads what the C client has written");
         }
     }
-    tls->ERR_clear_error();
+    zkl_openssl.ERR_clear_error();
 }
 
 static void send_as_it_is(const void *bytes, size_t count)
@@ -223,7 +222,7 @@ static void server_does(input *in)
         peer_tls.SSL_renegotiate(peer.ssl);
         break;
     case 3:
-        tls->SSL_shutdown(peer.ssl);
+        zkl_openssl.SSL_shutdown(peer.ssl);
         break;
     case 4:
         shutdown(peer.socket, SHUT_WR);
@@ -232,7 +231,7 @@ static void server_does(input *in)
         peer_end_connection();
         break;
     }
-    tls->ERR_clear_error();
+    zkl_openssl.ERR_clear_error();
 }
 
 /* --- the program ----------------------------------------------------------------------------------------------------- */
@@ -371,8 +370,10 @@ static void remove_files(void)
 
 static void set_up(void)
 {
-    if (tls == NULL) {
-        tls = peer_load();
+    static bool done;
+    if (!done) {
+        done = true;
+        peer_load();
         peer_certify("server", "zk", "IP:127.0.0.1");
         atexit(remove_files);
     }
@@ -400,7 +401,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int port = peer_listen("server", NULL);
     peer.secret = SECRET;
     if (options % 2 == 1) {
-        tls->SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
+        zkl_openssl.SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
     }
     const zkl_tls_options how = {.ca_file = peer_file("server"), .verify = true};
     fuzzed = zkl_tls_link_new(&how, log_line, NULL, message, &code, &first);

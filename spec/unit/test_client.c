@@ -363,7 +363,7 @@ static void threads_share_clients(void **state)
         zkl_handle *flush = zkl_client_flush(clients[i]);
         wait_for_settled(flush);
         zkl_handle_release(flush);
-        assert_int_equal(zkl_client_stats(clients[i]).entries, 0);
+        assert_int_equal(zkl_client_stats(clients[i], NULL).entries, 0);
         close_client(clients[i]);
     }
 }

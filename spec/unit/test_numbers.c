@@ -168,7 +168,7 @@ static void goes_beyond_the_special_numbers(void **state)
     }
     int64_t requests = 0;
     for (int i = 0; i < CLIENTS; i++) {
-        zkl_stats stats = zkl_client_stats(contenders[i].client);
+        zkl_stats stats = zkl_client_stats(contenders[i].client, NULL);
         assert_int_equal(contenders[i].wrong, 0);
         assert_int_equal(stats.connections, 1);
         requests += stats.requests;

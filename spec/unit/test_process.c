@@ -203,16 +203,16 @@ static void looks_for_living_members_of_a_group(void **state)
     assert_writes(&running, "child\n");
     int detail;
     assert_int_equal(await_end(&running, &detail), ZKL_CHILD_EXITED);
-    assert_int_equal(zkl_group_look(running.pid), ZKL_GROUP_ALIVE);
+    assert_true(zkl_group_lives(running.pid));
     assert_true(zkl_group_signal(running.pid, SIGKILL));
     await_death(&running);
     /* The pipe is closed a moment before the kernel calls the process a zombie. */
-    while (zkl_group_look(running.pid) == ZKL_GROUP_ALIVE) {
+    while (zkl_group_lives(running.pid)) {
         sched_yield();
     }
-    assert_int_equal(zkl_group_look(running.pid), ZKL_GROUP_GONE); /* the leader is a zombie, and does not count */
+    assert_false(zkl_group_lives(running.pid)); /* the leader is a zombie, and does not count */
     zkl_child_reap(running.pid);
-    assert_int_equal(zkl_group_look(running.pid), ZKL_GROUP_GONE);
+    assert_false(zkl_group_lives(running.pid));
     assert_false(zkl_group_signal(0, SIGTERM));
     assert_false(zkl_group_signal(1, SIGTERM));
 }

@@ -237,7 +237,7 @@ static void changes_servers_without_any_one_allocation(void **state)
         zkl_memory_fail_some(point, 1);
         bool set = zkl_client_set_servers(client, lists[(changes + 1) % 2]);
         changes += set;
-        for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).connections != 1 + changes;) {
+        for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client, NULL).connections != 1 + changes;) {
             assert_true(zkl_clock() < until);
             wait_for_notification(client);
         }

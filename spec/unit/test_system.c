@@ -230,8 +230,8 @@ static void looks_no_name_up_while_connected(void **state)
     int before = atomic_load(&lookups);
     atomic_store(&names_fail, true);
     zkl_handle *held = acquire(client);
-    int64_t heartbeats = zkl_client_stats(client).heartbeats;
-    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).heartbeats < heartbeats + 4;) {
+    int64_t heartbeats = zkl_client_stats(client, NULL).heartbeats;
+    for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client, NULL).heartbeats < heartbeats + 4;) {
         assert_true(zkl_clock() < until);
         wait_for_notification(client);
     }
@@ -275,9 +275,9 @@ static void connects_past_names_that_are_not_answered(void **state)
                                           LONGEST_SESSION_MS);
     for (int cuts = 0; cuts < 10; cuts++) {
         zkl_handle *held = acquire(client);
-        int64_t connections = zkl_client_stats(client).connections;
+        int64_t connections = zkl_client_stats(client, NULL).connections;
         cut_connections();
-        for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client).connections == connections;) {
+        for (int64_t until = zkl_clock() + PATIENCE; zkl_client_stats(client, NULL).connections == connections;) {
             assert_true(zkl_clock() < until);
             wait_for_notification(client);
         }

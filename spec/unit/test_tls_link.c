@@ -34,7 +34,6 @@
 #define SHORT_TURN (ZKL_SECOND / 100000) /* of a server with a limit: thousands of turns must fit into a deadline */
 #define MOST_AT_A_TIME 32768             /* so many bytes of the server, and no more, may keep the thread busy */
 
-static const zkl_tls_library *tls;
 static zkl_tls_link *link_under_test;
 static char logged[ZKL_MESSAGE_SIZE];
 static int lines;
@@ -118,7 +117,7 @@ static void log_line(void *context, int level, const char *message)
 static int set_up_all(void **state)
 {
     (void)state;
-    tls = peer_load();
+    peer_load();
     peer_certify("server", "zk", "IP:127.0.0.1");
     peer_certify("named", "localhost", NULL);
     peer_certify("full", "zk", "DNS:zk.example");
@@ -242,7 +241,7 @@ static void pass_up(void)
     assert_int_equal(strlen(SECRET), send(peer.client, SECRET, strlen(SECRET), MSG_NOSIGNAL));
     for (int64_t until = zkl_clock() + GIVE_UP_AFTER; have < strlen(SECRET) && zkl_clock() < until;) {
         turn();
-        int count = peer.ssl != NULL ? tls->SSL_read(peer.ssl, bytes + have, (int)(sizeof bytes - have)) : 0;
+        int count = peer.ssl != NULL ? zkl_openssl.SSL_read(peer.ssl, bytes + have, (int)(sizeof bytes - have)) : 0;
         have += count > 0 ? (size_t)count : 0;
     }
     assert_int_equal(strlen(SECRET), have);
@@ -258,7 +257,7 @@ static size_t pass_down(size_t size)
     for (size_t i = 0; i < size; i++) {
         bytes[i] = (char)(i * 31);
     }
-    assert_int_equal(size, tls->SSL_write(peer.ssl, bytes, (int)size));
+    assert_int_equal(size, zkl_openssl.SSL_write(peer.ssl, bytes, (int)size));
     for (int64_t until = zkl_clock() + GIVE_UP_AFTER; have < size && !is_broken() && zkl_clock() < until;) {
         turn();
         ssize_t received;
@@ -417,7 +416,7 @@ static void renegotiates_if_the_server_wants_it(void **state)
 {
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
-    tls->SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
+    zkl_openssl.SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
     pass_up();
     for (int i = 0; i < 3; i++) {
         assert_int_equal(1, peer_tls.SSL_renegotiate(peer.ssl));
@@ -522,7 +521,7 @@ static void never_goes_without_encryption_or_certificate(void **state)
     static const char *const servers[] = {"eNULL:@SECLEVEL=0", "aNULL:@SECLEVEL=0"};
     for (size_t i = 0; i < sizeof servers / sizeof *servers; i++) {
         open_link_with((settings){.ciphers = "ALL:eNULL:aNULL:@SECLEVEL=0", .server_ciphers = servers[i]});
-        tls->SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
+        zkl_openssl.SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
         assert_breaks(ZKL_TLS_FAILED, "does not encrypt, or needs no certificate; see the option tls.ciphers");
         close_link();
     }
@@ -589,7 +588,7 @@ static void listen_and_end(void)
     char bytes[16384];
     int count;
     peer_move();
-    while (peer.ssl != NULL && (count = tls->SSL_read(peer.ssl, bytes, sizeof bytes)) > 0) {
+    while (peer.ssl != NULL && (count = zkl_openssl.SSL_read(peer.ssl, bytes, sizeof bytes)) > 0) {
         snprintf(heard, sizeof heard, "%.*s", 7, count >= 7 ? bytes + count - 7 : "");
         if (strcmp(heard, "goodbye") == 0) {
             peer_end_connection();
@@ -634,9 +633,9 @@ static void waits_for_the_end_after_the_last_request(void **state)
     pass_up();
     assert_int_equal(1500, say_goodbye(do_nothing));
     peer_move();
-    assert_int_equal(7, tls->SSL_read(peer.ssl, bytes, sizeof bytes));
+    assert_int_equal(7, zkl_openssl.SSL_read(peer.ssl, bytes, sizeof bytes));
     assert_memory_equal("goodbye", bytes, 7);
-    assert_int_equal(0, tls->SSL_read(peer.ssl, bytes, sizeof bytes));
+    assert_int_equal(0, zkl_openssl.SSL_read(peer.ssl, bytes, sizeof bytes));
     close_link();
 }
 
@@ -673,7 +672,7 @@ static void waits_without_spinning_for_a_server_that_does_not_read(void **state)
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     pass_up();
-    assert_int_equal(4, tls->SSL_write(peer.ssl, "data", 4));
+    assert_int_equal(4, zkl_openssl.SSL_write(peer.ssl, "data", 4));
     peer_move();
     fill_wire();
     assert_int_equal(1500, say_goodbye(do_nothing));
@@ -687,7 +686,7 @@ static void sends_the_last_request_when_the_server_reads_again(void **state)
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
     pass_up();
-    assert_int_equal(4, tls->SSL_write(peer.ssl, "data", 4));
+    assert_int_equal(4, zkl_openssl.SSL_write(peer.ssl, "data", 4));
     peer_move();
     fill_wire();
     assert_int_in_range(say_goodbye(listen_and_end), 0, 1499);
@@ -700,13 +699,13 @@ static void sends_the_last_request_while_the_server_renegotiates(void **state)
 {
     (void)state;
     open_link(SESSION_TIMEOUT_MS);
-    tls->SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
+    zkl_openssl.SSL_CTX_ctrl(peer.context, PEER_CTRL_SET_MAX_PROTO_VERSION, ZKL_TLS_1_2, NULL);
     pass_up();
     assert_int_equal(1, peer_tls.SSL_renegotiate(peer.ssl));
-    assert_int_equal(4, tls->SSL_write(peer.ssl, "data", 4)); /* after the server's wish for a handshake */
+    assert_int_equal(4, zkl_openssl.SSL_write(peer.ssl, "data", 4)); /* after the server's wish for a handshake */
     peer_move();
     turn(); /* the link begins the handshake */
-    assert_int_equal(4, tls->SSL_write(peer.ssl, "data", 4));
+    assert_int_equal(4, zkl_openssl.SSL_write(peer.ssl, "data", 4));
     peer_move();
     assert_int_in_range(say_goodbye(listen_and_end), 0, 1499);
     assert_string_equal("goodbye", heard);

@@ -14,7 +14,6 @@
 tls_peer peer;
 peer_functions peer_tls;
 
-static const zkl_tls_library *tls;
 static char directory[] = "/tmp/zklock-test-XXXXXX";
 
 void peer_must(bool condition, const char *what)
@@ -34,12 +33,11 @@ static void find(void *library, const char *name, void *function, bool needed)
     memcpy(function, &address, sizeof address);
 }
 
-const zkl_tls_library *peer_load(void)
+void peer_load(void)
 {
     char message[ZKL_MESSAGE_SIZE];
     bool first;
-    tls = zkl_tls_library_load(message, sizeof message, &first);
-    peer_must(tls != NULL, message);
+    peer_must(zkl_tls_library_load(message, sizeof message, &first), message);
     void *library = dlopen("libssl.so.3", RTLD_NOW);
     library = library != NULL ? library : dlopen("libssl.so.1.1", RTLD_NOW);
     find(library, "TLS_server_method", (void *)&peer_tls.TLS_server_method, true);
@@ -52,7 +50,6 @@ const zkl_tls_library *peer_load(void)
     find(library, "SSL_key_update", (void *)&peer_tls.SSL_key_update, true);
     find(library, "SSL_new_session_ticket", (void *)&peer_tls.SSL_new_session_ticket, false);
     peer_must(mkdtemp(directory) != NULL, "mkdtemp");
-    return tls;
 }
 
 const char *peer_file(const char *name)
@@ -102,13 +99,14 @@ int peer_listen(const char *name, const char *ciphers)
     peer = (tls_peer){.listener = open_socket(0),
                       .socket = -1,
                       .client = -1,
-                      .context = tls->SSL_CTX_new(peer_tls.TLS_server_method()),
+                      .context = zkl_openssl.SSL_CTX_new(peer_tls.TLS_server_method()),
                       .limit = PEER_NO_LIMIT,
                       .until_cut = PEER_NO_LIMIT,
                       .until_change = PEER_NO_LIMIT};
-    peer_must(tls->SSL_CTX_use_certificate_chain_file(peer.context, peer_file(name)) == 1, name);
-    peer_must(tls->SSL_CTX_use_PrivateKey_file(peer.context, peer_file("key"), ZKL_SSL_FILETYPE_PEM) == 1, "key");
-    peer_must(ciphers == NULL || tls->SSL_CTX_set_cipher_list(peer.context, ciphers) == 1, "ciphers");
+    peer_must(zkl_openssl.SSL_CTX_use_certificate_chain_file(peer.context, peer_file(name)) == 1, name);
+    peer_must(zkl_openssl.SSL_CTX_use_PrivateKey_file(peer.context, peer_file("key"), ZKL_SSL_FILETYPE_PEM) == 1,
+              "key");
+    peer_must(ciphers == NULL || zkl_openssl.SSL_CTX_set_cipher_list(peer.context, ciphers) == 1, "ciphers");
     struct sockaddr_in address = {0};
     socklen_t size = sizeof address;
     peer_must(getsockname(peer.listener, (struct sockaddr *)&address, &size) == 0, "getsockname");
@@ -155,7 +153,7 @@ void peer_close_client(void)
 void peer_end_connection(void)
 {
     if (peer.ssl != NULL) {
-        tls->SSL_free(peer.ssl);
+        zkl_openssl.SSL_free(peer.ssl);
         peer.ssl = NULL;
         close(peer.socket);
         peer.socket = -1;
@@ -168,7 +166,7 @@ void peer_end(void)
     peer_close_client();
     zkl_connector_free(peer.connector);
     close(peer.listener);
-    tls->SSL_CTX_free(peer.context);
+    zkl_openssl.SSL_CTX_free(peer.context);
 }
 
 /* --- the wire ------------------------------------------------------------------------------------------------------- */
@@ -180,13 +178,13 @@ static void accept_link(void)
         peer.accepted++;
         int on = 1;
         setsockopt(peer.socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        peer.ssl = tls->SSL_new(peer.context);
-        peer.in = tls->BIO_new(peer_tls.BIO_s_mem());
-        peer.out = tls->BIO_new(peer_tls.BIO_s_mem());
-        tls->SSL_set_bio(peer.ssl, peer.in, peer.out);
+        peer.ssl = zkl_openssl.SSL_new(peer.context);
+        peer.in = zkl_openssl.BIO_new(peer_tls.BIO_s_mem());
+        peer.out = zkl_openssl.BIO_new(peer_tls.BIO_s_mem());
+        zkl_openssl.SSL_set_bio(peer.ssl, peer.in, peer.out);
         peer_tls.SSL_set_accept_state(peer.ssl);
-        tls->SSL_do_handshake(peer.ssl);
-        tls->ERR_clear_error();
+        zkl_openssl.SSL_do_handshake(peer.ssl);
+        zkl_openssl.ERR_clear_error();
     }
 }
 
@@ -220,8 +218,8 @@ static void move_up(void)
         peer_tls.BIO_write(peer.in, bytes, (int)received);
     }
     peer.ended = peer.ended || received == 0 || (received < 0 && errno != EAGAIN);
-    tls->SSL_do_handshake(peer.ssl);
-    tls->ERR_clear_error();
+    zkl_openssl.SSL_do_handshake(peer.ssl);
+    zkl_openssl.ERR_clear_error();
 }
 
 static void move_down(void)

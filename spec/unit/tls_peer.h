@@ -61,7 +61,7 @@ extern peer_functions peer_tls;
 /* Ends the program with a message if a condition does not hold. */
 void peer_must(bool condition, const char *what);
 /* Loads OpenSSL. Call it once. */
-const zkl_tls_library *peer_load(void);
+void peer_load(void);
 /* Makes a directory with key.pem, and <name>.pem for this subject and, if it is not NULL, these names ("IP:127.0.0.1"). */
 void peer_certify(const char *name, const char *subject, const char *names);
 /* Returns the path of a file in that directory; valid until the next call but three. */

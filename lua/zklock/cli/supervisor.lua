@@ -151,7 +151,7 @@ end
 
 --- Whether processes of the group are left.
 function Supervisor:has_members()
-    return process.group_state(self.pid) == "alive"
+    return process.group_lives(self.pid)
 end
 
 --- The lock was lost, and --on-lost is warn.

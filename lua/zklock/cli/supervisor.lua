@@ -32,7 +32,6 @@
 -- then. When the command stops, the wrapper takes the terminal back and stops its own group, so that the shell sees a stopped job.
 
 local acquire = require "zklock.cli.acquire"
-local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 
 local huge, max, min = math.huge, math.max, math.min
@@ -132,14 +131,13 @@ function Supervisor.of(session, lock, guard, arguments, context, settings)
 end
 
 --- Starts the guardian, before the client has a thread, if a loss is to end what is supervised. Further arguments: process.guard's.
----@return userdata|false|nil guard nil: it could not be started
----@return number? exit in this case
+---@return userdata|false guard
 function Supervisor.guard_for(arguments, context, ...)
     if arguments.on_lost ~= "stop" then
         return false
     end
     local guard, problem = process.guard(arguments.signal, ...)
-    return guard, not guard and context:fail(codes.FAILED, "could not start the guardian: %s", problem) or nil
+    return (context.check(guard, "could not start the guardian: " .. tostring(problem)))
 end
 
 -- The command, which zklock.cli.commands.lock replaces by the shell -------------------------------------------------------

@@ -85,10 +85,7 @@ function hold.run(arguments, context)
     end
     context.input = input
     local deadline = arguments.wait and process.now() + arguments.wait or huge
-    local session, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
-    if not session then
-        return code
-    end
+    local session = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
     -- With on_revoke the node is watched, so that its deletion is noticed at once.
     local options = { on_revoke = function()
     end }

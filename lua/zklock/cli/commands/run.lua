@@ -221,11 +221,7 @@ end
 local function hold_and_run(arguments, context, guard, status, words, job)
     local began = process.now()
     local deadline = arguments.wait and began + arguments.wait or huge
-    local session, exit, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
-    if not session then
-        status.outcome, status.exit = code, exit
-        return nil
-    end
+    local session = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
     local client = session.client
     -- A lock with on_revoke watches its node, so that its deletion is noticed at once.
     local lock, members, outcome = acquire.acquire(session, arguments, context, {
@@ -289,26 +285,19 @@ function run.run_job(arguments, context, job)
     if code then
         return code
     end
-    local guard, exit = Supervisor.guard_for(arguments, context)
-    if guard == nil then
-        return exit
-    end
+    local guard = Supervisor.guard_for(arguments, context)
     context.service = not arguments.pass_notify and service.find(context.output.clean) or nil
     local status = { path = arguments.path, waited = 0, held = 0, revoked = false }
     local ok, result = pcall(hold_and_run, arguments, context, guard, status, words, job)
     if not ok then
-        local signal = context:close(result)
-        status.outcome, status.signal = signal and "interrupted" or "failed", signal or nil
-        status.exit = signal and codes.of_signal(signal) or codes.FAILED
+        status.exit, status.outcome = context:conclude(result)
+        status.signal = status.outcome == "interrupted" and result.signal or nil
     end
     if guard then
         guard:finish()
     end
     write_metrics(arguments, context, status)
     report(arguments, context, status)
-    if not ok and status.outcome == "failed" then
-        error(result, 0)
-    end
     pass_on_interrupt(ok and result)
     return status.exit
 end

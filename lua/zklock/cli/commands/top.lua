@@ -350,10 +350,7 @@ function top.run(arguments, context)
     end
     return looking.with_session(arguments, context, function(session)
         local tree = Tree.new(session.client, view.paths, { interval = delay })
-        local ok, message, code = read(view, tree) -- a failure is told before the screen is opened
-        if not ok then
-            return looking.fail(context, message, code)
-        end
+        context.check(read(view, tree)) -- a failure is told before the screen is opened
         local screen = Screen.open()
         if not screen then
             return context:fail(codes.FAILED, "cannot read the settings of the terminal")

@@ -92,16 +92,11 @@ local function check_paths(paths)
 end
 
 --- Opens a client whose waits run libuv's loop. It is not connected yet.
-local function open(arguments)
-    local read, wrong = settings.read(arguments)
-    if not read then
-        return nil, wrong, "failed"
-    end
-    local client, message, code = require("zklock").connect(read.servers, {
+local function open(read)
+    return require("zklock").connect(read.servers, {
         session_timeout = read.session_timeout, connect_timeout = 0, wait = "luv", identity = read.identity, auth = read.auth,
         acl = read.acl, tls = read.tls, follow = read.follow
     })
-    return client, message or read, code
 end
 
 --- Has `fn` called with the name of each signal that comes.
@@ -140,18 +135,13 @@ function ui.run(arguments, context)
     if not found then
         return context:fail(codes.FAILED, "zklock ui needs luv (Debian: lua-luv; rock: luv)")
     end
-    local log, failure = looking.open_log(arguments, context)
-    if log == nil then
-        return failure
-    end
-    local client, read, code = open(arguments)
-    if not client then
-        return context:fail(codes.of(code), "%s", read)
-    end
+    local log = looking.open_log(arguments, context)
+    local read = context.check(settings.read(arguments))
+    local client = context.check(open(read))
     local App, Model, Server = require "zklock.ui.app", require "zklock.ui.model", require "zklock.ui.server"
     local words = require "zklock.inspect.words"
     local address = arguments.listen or { host = ADDRESS, port = PORT }
-    local model = Model.new(client, { paths = paths, log = log or nil, sessions = function()
+    local model = Model.new(client, { paths = paths, log = log, sessions = function()
         return words.sessions(read.servers, WORD_TIMEOUT, read.tls and words.refuse or Server.ask)
     end })
     if model.torn > 0 then

@@ -113,7 +113,7 @@ end
 function Session.connect(settings, context, limit)
     local self = setmetatable({
         signals = context.signals, input = context.input, service = context.service, on_child = settings.on_child,
-        closing = false, announce = nil, client = false
+        closing = false, announce = nil, client = false, revoked = false
     }, Session)
     local options = {
         session_timeout = settings.session_timeout,

@@ -124,6 +124,10 @@ function Supervisor.of(session, lock, guard, arguments, context, settings)
     settings.lock, settings.client, settings.reload, settings.guard = lock, session.client, session.reload, guard
     settings.signals, settings.term, settings.grace = context.signals, arguments.signal, arguments.kill_after
     settings.on_lost, settings.max_hold = arguments.on_lost, arguments.max_hold
+    settings.beat = context.service and context.service.beat
+    function settings.is_revoked()
+        return session.revoked and arguments.on_revoke == "stop"
+    end
     function settings.say(...)
         context:warn(...)
     end

@@ -13,7 +13,6 @@ local settings = require "zklock.cli.settings"
 local shell = require "zklock.cli.shell"
 local Supervisor = require "zklock.cli.supervisor"
 
-local huge = math.huge
 local STDOUT = 1
 
 local lock = { summary = "Acquire a lock for this shell: eval \"$(zklock lock PATH)\"." }
@@ -67,22 +66,12 @@ end
 
 --- Acquires, tells the shell, and holds. Returns the exit code, which the shell sees if the lock was not acquired.
 local function hold(arguments, context, caller, guard)
-    local deadline = arguments.wait and process.now() + arguments.wait or huge
-    local session = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
-    local revoked = false
-    local got, members = acquire.acquire(session, arguments, context, {
-        on_revoke = function()
-            revoked = true
-        end
-    }, deadline)
+    local session, got, members = acquire.open(arguments, context)
     if not got then
         session:close()
         return members
     end
     local keeper = setmetatable(Supervisor.of(session, got, guard, arguments, context, {
-        is_revoked = function()
-            return revoked and arguments.on_revoke == "stop"
-        end,
         terminal = -1,
         pid = caller.group == caller.id and caller.id or -caller.id, -- negative: only that process
         watched = caller.fd

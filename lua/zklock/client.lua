@@ -430,26 +430,6 @@ function Client.release_timeout(self, given)
     return given and min(given, block_for) or block_for
 end
 
-local function query_done(query)
-    return query:done() ~= false -- nil in a process forked meanwhile: result returns that
-end
-
---- Waits for a query's answer until `deadline`. The program had asked with a timeout of `timeout` seconds. `what` names the
--- query in the message.
-function Client:_await_query(query, deadline, timeout, what)
-    local decided, message, code = wait.until_decided(self, query:id(), deadline, query_done, query)
-    if decided then
-        return query:result()
-    elseif decided == nil then
-        return nil, message, code
-    end
-    what = format("%s did not finish within %s", what, options.in_seconds(timeout))
-    if not self:is_answered(timeout) then
-        return nil, self:unreachable(what), "disconnected"
-    end
-    return nil, what, "timeout"
-end
-
 --- Waits until no clean-up of this client is under way any more: the nodes of released, cancelled and timed-out acquisitions
 -- have been deleted.
 ---@param timeout? number seconds, 0 or more; nil: no limit
@@ -460,15 +440,14 @@ function Client:flush(timeout)
     check_self(self, "flush")
     local seconds = checked("flush", options.read_timeout(timeout))
     local query, message, code = self._desk.core:flush()
-    if not query then
-        return nil, message, code
+    if query then
+        query, message, code = require("zklock.node").await(self, query, seconds, "flush", false, now() + seconds)
     end
     local flushed
-    flushed, message, code = self:_await_query(query, now() + seconds, seconds, "flush")
-    if not flushed then
-        return nil, message, code
+    if query then
+        flushed, message, code = query:result()
     end
-    return true
+    return flushed and true or nil, message, code
 end
 
 --- Whether the client is closed. A client whose credentials were refused stays in that state for good.

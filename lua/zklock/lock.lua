@@ -459,13 +459,8 @@ end
 
 --- Writes into a holder's node that another contender wants the lock.
 local function ask_to_let_go(self, path, deadline, seconds)
-    local perform = require("zklock.node").perform
     local write = { kind = "set", path = path, data = REVOKE, version = -1 }
-    local operation, message, code = perform(self._client, write, seconds, "writing " .. path, true, deadline)
-    if not operation then
-        return nil, message, code
-    end
-    return operation:take()
+    return require("zklock.node").perform(self._client, write, "writing " .. path, deadline, seconds)
 end
 
 --- Asks all holders of the lock to release it. A holder with the option on_revoke has it called wherever its program waits or

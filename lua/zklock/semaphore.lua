@@ -69,12 +69,7 @@ end
 ---@return zklock.Code? code
 local function make_directory(self, path, deadline, seconds)
     local request = { kind = "create", path = path, data = "", acl = self:settings().acl }
-    local operation, message, code = node.perform(self:client(), request, seconds, "creating " .. path, true, deadline)
-    if not operation then
-        return nil, message, code
-    end
-    local made
-    made, message, code = operation:take()
+    local made, message, code = node.perform(self:client(), request, "creating " .. path, deadline, seconds)
     if made or code == "node_exists" then
         return true
     end
@@ -116,12 +111,7 @@ function Semaphore:resize(permits, timeout)
     -- A new mark wakes the head of the queue, which watches the children of "leases".
     local request = { kind = "multi", set, unmark, make_mark }
     while true do
-        local operation, message, code = node.perform(self:client(), request, seconds, "resizing " .. self:path(), true, deadline)
-        if not operation then
-            return nil, message, code
-        end
-        local done, part
-        done, message, code, part = operation:take()
+        local done, message, code, part = node.perform(self:client(), request, "resizing " .. self:path(), deadline, seconds)
         if done then
             self._permits, self._spec = permits, false
             return true

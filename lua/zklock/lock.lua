@@ -394,7 +394,7 @@ end
 ---@return zklock.Transaction transaction
 function Lock:transaction()
     check_self(self, "transaction")
-    return require("zklock.transaction").guarded(self._client, { { lock = self, hold = meant(self) } })
+    return require("zklock.transaction").new(self._client, { { lock = self, hold = meant(self) } })
 end
 
 -- The lock and its contenders -------------------------------------------------------------------------------------------

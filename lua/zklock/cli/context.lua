@@ -4,7 +4,7 @@ local codes = require "zklock.cli.codes"
 local Output = require "zklock.cli.output"
 local text = require "zklock.text"
 
-local format = string.format
+local format, min = string.format, math.min
 
 --- Modules of others that the command cannot do without. Their rocks have their names, their Debian packages begin with "lua-".
 -- (zklock.inspect.words says itself when LuaSocket is missing.)
@@ -92,7 +92,8 @@ end
 ---@return table
 function Context:connect(arguments, limit)
     local settings = Context.check(require("zklock.cli.settings").read(arguments))
-    return (Context.check(require("zklock.cli.session").open(settings, self, limit)))
+    settings.connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout)
+    return (Context.check(require("zklock.cli.session").open(settings, self)))
 end
 
 return Context

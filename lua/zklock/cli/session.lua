@@ -7,8 +7,8 @@
 
 local caller = require "zklock.lock.caller"
 local checks = require "zklock.options"
+local open = require("zklock.cli.settings").open
 local process = require "zklock.process"
-local zklock = require "zklock"
 
 local min = math.min
 local concat = table.concat
@@ -106,27 +106,16 @@ end
 --- Connects.
 ---@param settings table of zklock.cli.settings; `on_child`, if there is one, is called in waits when a child has changed its state
 ---@param context table
----@param limit? number no more than so many seconds
 ---@return table?
 ---@return string? message
 ---@return zklock.Code? code
-function Session.connect(settings, context, limit)
+function Session.connect(settings, context)
     local self = setmetatable({
         signals = context.signals, input = context.input, service = context.service, on_child = settings.on_child,
         closing = false, announce = nil, client = false, revoked = false
     }, Session)
-    local options = {
-        session_timeout = settings.session_timeout,
-        connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout),
-        wait = new_adapter(self),
-        identity = settings.identity,
-        acl = settings.acl,
-        auth = settings.auth,
-        tls = settings.tls,
-        follow = settings.follow
-    }
     warn_of_plain_credentials(settings, context)
-    local client, message, code = zklock.connect(settings.servers, options)
+    local client, message, code = open(settings, new_adapter(self), settings.connect_timeout)
     if not client then
         return nil, message, code
     end
@@ -135,8 +124,8 @@ function Session.connect(settings, context, limit)
 end
 
 --- Connects, for a session that the context closes after an error. Arguments and results as of connect.
-function Session.open(settings, context, limit)
-    local self, message, code = Session.connect(settings, context, limit)
+function Session.open(settings, context)
+    local self, message, code = Session.connect(settings, context)
     context.session = self or context.session
     return self, message, code
 end

@@ -91,14 +91,6 @@ local function check_paths(paths)
     return nil
 end
 
---- Opens a client whose waits run libuv's loop. It is not connected yet.
-local function open(read)
-    return require("zklock").connect(read.servers, {
-        session_timeout = read.session_timeout, connect_timeout = 0, wait = "luv", identity = read.identity, auth = read.auth,
-        acl = read.acl, tls = read.tls, follow = read.follow
-    })
-end
-
 --- Has `fn` called with the name of each signal that comes.
 local function on_signal(uv, signals, fn)
     local poll = uv.new_poll(signals)
@@ -137,7 +129,7 @@ function ui.run(arguments, context)
     end
     local log = looking.open_log(arguments, context)
     local read = context.check(settings.read(arguments))
-    local client = context.check(open(read))
+    local client = context.check(settings.open(read, "luv", 0))
     local App, Model, Server = require "zklock.ui.app", require "zklock.ui.model", require "zklock.ui.server"
     local words = require "zklock.inspect.words"
     local address = arguments.listen or { host = ADDRESS, port = PORT }

@@ -7,6 +7,7 @@
 
 local caller = require "zklock.lock.caller"
 local checks = require "zklock.options"
+local codes = require "zklock.cli.codes"
 local open = require("zklock.cli.settings").open
 local process = require "zklock.process"
 
@@ -21,8 +22,6 @@ local ANNOUNCE_AFTER = 0.2
 
 --- How many seconds a look at the holders of one lock may take.
 local LOOK_TIMEOUT = 2
-
-local INTERRUPTING = { INT = true, TERM = true, HUP = true, QUIT = true }
 
 local Session = {}
 Session.__index = Session
@@ -45,7 +44,7 @@ local function take_signals(self)
     for signal in process.next_signal, self.signals do
         if signal == "HUP" and self.reload and not has_terminal() then
             self.reload()
-        elseif INTERRUPTING[signal] and not self.closing then
+        elseif codes.ENDING[signal] and not self.closing then
             error(interruption(signal), 0)
         elseif signal == "TSTP" then
             process.raise("TSTP", false)

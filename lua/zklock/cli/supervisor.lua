@@ -32,6 +32,7 @@
 -- then. When the command stops, the wrapper takes the terminal back and stops its own group, so that the shell sees a stopped job.
 
 local acquire = require "zklock.cli.acquire"
+local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 
 local huge, max, min = math.huge, math.max, math.min
@@ -42,9 +43,6 @@ local FORWARDED = { INT = true, TERM = true, HUP = true, QUIT = true, USR1 = tru
 
 --- Signals by which a terminal stops a process that it does not belong to.
 local WANTS_TERMINAL = { TTIN = true, TTOU = true }
-
---- Signals that ask for an end, of zklock as well as of the command.
-local ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
 
 --- Seconds between TERM and KILL, unless set.
 local GRACE = 5
@@ -320,7 +318,7 @@ function Supervisor:take(signal)
         self.reload()
     end
     if FORWARDED[signal] then
-        local ends = ENDING[signal] and not (reloads and self.terminal < 0)
+        local ends = codes.ENDING[signal] and not (reloads and self.terminal < 0)
         self.asked_to_end = self.asked_to_end or ends or false
         self:send(signal)
     elseif signal == "CONT" then

@@ -18,8 +18,6 @@ local SECRET = 16
 --- Seconds for one answer about sessions, and for the end of the session.
 local WORD_TIMEOUT, CLOSE_TIMEOUT = 1, 5
 
-local ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
-
 local ui = { summary = "Show locks, live, in a browser." }
 
 --- Reads "host:port", "port", "[::1]:port" or "unix:/path".
@@ -163,7 +161,7 @@ function ui.run(arguments, context)
         port = server.port
         announce(context, app, address, port, name)
         local poll = on_signal(uv, context.signals, function(signal)
-            if ENDING[signal] then
+            if codes.ENDING[signal] then
                 ended_by = signal
                 model:stop()
                 uv.stop()

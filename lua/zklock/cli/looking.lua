@@ -1,6 +1,7 @@
 --- cli.looking: what the subcommands that look at locks have in common.
 
 local inspect = require "zklock.inspect"
+local node = require "zklock.node"
 local settings = require "zklock.cli.settings"
 local Waits = require "zklock.inspect.waits"
 
@@ -17,6 +18,14 @@ end
 function looking.define_below(parser)
     parser:option "--below":argname "DIR":default "/":show_default(false):description(
         "Look for what the holders wait for at this path and below it (/).")
+end
+
+--- Adds the paths of those that keep showing locks.
+function looking.define_paths(parser)
+    parser:argument "paths":argname "PATH":args "*":convert(function(path)
+        local wrong = node.read_problem(path)
+        return not wrong and path or nil, wrong
+    end):description "Show the locks at these paths and below them (/)."
 end
 
 --- Adds the option of those that read a log.

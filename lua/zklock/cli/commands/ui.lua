@@ -41,7 +41,7 @@ local function read_address(text)
 end
 
 function ui.define(parser)
-    parser:argument "paths":argname "PATH":args "*":description "Show the locks at these paths and below them (/)."
+    looking.define_paths(parser)
     parser:option "--listen":argname "<addr>":convert(read_address):description(
         format("Where to listen: host:port, or unix:/path (%s:%d). Port 0 is any free one.", ADDRESS, PORT))
     parser:option "--host":argname "<name>":count "*":description(
@@ -77,18 +77,6 @@ local function url_of(address, port, name)
     return format("http://%s:%d/", host, port)
 end
 
---- Checks the paths as the client does.
-local function check_paths(paths)
-    local node = require "zklock.node"
-    for _, path in ipairs(paths) do
-        local wrong = node.read_problem(path)
-        if wrong then
-            return wrong
-        end
-    end
-    return nil
-end
-
 --- Has `fn` called with the name of each signal that comes.
 local function on_signal(uv, signals, fn)
     local poll = uv.new_poll(signals)
@@ -117,10 +105,6 @@ end
 
 function ui.run(arguments, context)
     local paths = arguments.paths[1] and arguments.paths or { "/" }
-    local wrong = check_paths(paths)
-    if wrong then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
     local found, uv = pcall(require, "luv")
     if not found then
         return context:fail(codes.FAILED, "zklock ui needs luv (Debian: lua-luv; rock: luv)")
@@ -153,6 +137,7 @@ function ui.run(arguments, context)
             return require("zklock.cli.locks").revoke(client, state)
         end or nil
     })
+    local wrong
     server, wrong = Server.start(app, address, function(text)
         context:warn("%s", context.describe(text))
     end)

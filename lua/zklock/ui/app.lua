@@ -81,7 +81,7 @@ function App.new(model, settings)
     }, App)
     if self.revoke then
         self.revoke_token = self.random()
-        model.extra.revoke = self.revoke_token
+        model.revoke = self.revoke_token
     end
     return self
 end

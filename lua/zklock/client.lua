@@ -465,10 +465,7 @@ end
 ---@return zklock.Code? code "timeout", "forked"
 function Client:close(timeout)
     check_self(self, "close")
-    local seconds = checked("close", options.read_timeout(timeout))
-    if timeout == nil then
-        seconds = CLOSE_TIMEOUT
-    end
+    local seconds = checked("close", options.read_timeout(timeout, CLOSE_TIMEOUT))
     local state, problem, code = self._desk.core:state()
     if state == nil then
         return nil, problem, code

@@ -199,8 +199,8 @@ end
 ---@return zklock.Code? code "mismatch", "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Latch:count(timeout)
     check_self(self, "count")
-    checked("count", options.read_timeout(timeout))
-    local data, message, code = self._client:get(self._path, { timeout = timeout or self._client:cleanup_timeout() })
+    local seconds = checked("count", options.read_timeout(timeout, self._client:cleanup_timeout()))
+    local data, message, code = self._client:get(self._path, { timeout = seconds })
     if not data and code ~= "no_node" then
         return nil, message, code
     elseif not data or data == "" then

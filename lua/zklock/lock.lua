@@ -410,11 +410,9 @@ end
 ---@return number? deadline on core.now()'s clock
 ---@return number|string seconds for messages, or what is wrong
 function Lock.read_deadline(self, timeout)
-    local seconds, wrong = options.read_timeout(timeout)
+    local seconds, wrong = options.read_timeout(timeout, self._client:cleanup_timeout())
     if not seconds then
         return nil, wrong
-    elseif timeout == nil then
-        seconds = self._client:cleanup_timeout()
     end
     return now() + seconds, seconds
 end

@@ -441,11 +441,13 @@ function options.recall(memo, given, uncounted)
 end
 
 --- Checks an optional timeout argument.
----@return number? # seconds, math.huge for nil
+---@param timeout any
+---@param default? number for nil; default: math.huge
+---@return number? # seconds
 ---@return string? wrong
-function options.read_timeout(timeout)
+function options.read_timeout(timeout, default)
     if timeout == nil then
-        return huge
+        return default or huge
     end
     local fits, expected = options.timeout(timeout)
     if not fits then

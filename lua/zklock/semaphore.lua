@@ -11,7 +11,7 @@ local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-local ipairs, setmetatable = ipairs, setmetatable
+local ipairs = ipairs
 local format, max = string.format, math.max
 
 ---@class zklock.Semaphore: zklock.Lock
@@ -28,7 +28,7 @@ local KIND = {
 function Semaphore.new(client, path, permits, settings)
     local semaphore = Lock.new(Semaphore, client, KIND, path, settings)
     semaphore._permits = permits
-    return setmetatable(semaphore, Semaphore)
+    return semaphore
 end
 
 local check_self, checked = new_check("semaphore", "a semaphore", { [Semaphore] = true })

@@ -427,7 +427,7 @@ local LONGEST = 8388608
 --- Does what zklock.inspect.words.ask does, in a coroutine under the loop.
 function Server.ask(address, word, timeout)
     local thread, link, timer = coroutine.running(), nil, uv.new_timer()
-    local parts, size, outcome, waits = {}, 0, nil, false
+    local parts, size, outcome = {}, 0, nil
     local function finish(result)
         if outcome == nil then
             outcome = result
@@ -435,11 +435,9 @@ function Server.ask(address, word, timeout)
             if link and not link:is_closing() then
                 link:close()
             end
-            if waits then
-                local ok, problem = coroutine.resume(thread)
-                if not ok then
-                    error(debug.traceback(thread, tostring(problem)), 0)
-                end
+            local ok, problem = coroutine.resume(thread)
+            if not ok then
+                error(debug.traceback(thread, tostring(problem)), 0)
             end
         end
     end
@@ -464,10 +462,7 @@ function Server.ask(address, word, timeout)
             end)
         end)
     end)
-    if outcome == nil then
-        waits = true
-        coroutine.yield()
-    end
+    coroutine.yield() -- no callback comes before
     if outcome ~= "unreachable" then
         return words.judge(address, word, concat(parts), outcome == "closed")
     end

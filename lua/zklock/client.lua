@@ -624,13 +624,9 @@ end
 ---@return zklock.Semaphore semaphore
 function Client:semaphore(path, permits, settings)
     check_self(self, "semaphore")
-    local read, wrong = read_lock(self, path, settings)
-    if read and read.linger > 0 then
-        wrong = "option 'linger' must be 0 or left out: a semaphore's permits cannot linger"
-    elseif read then
-        permits, wrong = options.read_permits(permits)
-    end
-    checked("semaphore", not wrong, wrong)
+    local read = checked("semaphore", read_lock(self, path, settings))
+    checked("semaphore", read.linger == 0, "option 'linger' must be 0 or left out: a semaphore's permits cannot linger")
+    permits = checked("semaphore", options.read_permits(permits))
     return require("zklock.semaphore").new(self, path, permits, read)
 end
 
@@ -646,11 +642,8 @@ end
 ---@return zklock.Latch latch
 function Client:latch(path, count, settings)
     check_self(self, "latch")
-    local read, wrong = read_lock(self, path, settings, LATCH_SCHEMA)
-    if read then
-        count, wrong = options.read_latch_count(count)
-    end
-    checked("latch", not wrong, wrong)
+    local read = checked("latch", read_lock(self, path, settings, LATCH_SCHEMA))
+    count = checked("latch", options.read_latch_count(count))
     return require("zklock.latch").new(self, path, count, read)
 end
 
@@ -728,8 +721,7 @@ end
 function Client:once(path, settings, fn)
     check_self(self, "once")
     local once = require "zklock.once"
-    local read, wrong = once.read(settings, fn)
-    wrong = wrong or options.path_problem(path)
+    local read, wrong = checked("once", once.read(settings, fn)), options.path_problem(path)
     checked("once", not wrong, wrong)
     return once.run(self, path, read, fn)
 end
@@ -762,13 +754,9 @@ end
 function Client:leader(path, settings)
     check_self(self, "leader")
     local Leader = require "zklock.leader"
-    local read, wrong = Leader.read(settings)
-    local lock_settings
-    if read then -- a schema: the candidate's settings are its own
-        lock_settings, wrong = read_lock(self, path,
-            { identity = read.identity, acl = read.acl, metrics = read.metrics }, LOCK_SCHEMA)
-    end
-    checked("leader", not wrong, wrong)
+    local read = checked("leader", Leader.read(settings))
+    local given = { identity = read.identity, acl = read.acl, metrics = read.metrics }
+    local lock_settings = checked("leader", read_lock(self, path, given, LOCK_SCHEMA)) -- a schema: they are its own
     return Leader.new(self, path, read, lock_settings)
 end
 
@@ -786,12 +774,8 @@ end
 function Client:group(path, settings)
     check_self(self, "group")
     local Group = require "zklock.group"
-    local read, wrong = Group.read(settings)
-    if read then
-        local _, problem = read_lock(self, path, { acl = read.acl }, LOCK_SCHEMA)
-        wrong = problem
-    end
-    checked("group", not wrong, wrong)
+    local read = checked("group", Group.read(settings))
+    checked("group", read_lock(self, path, { acl = read.acl }, LOCK_SCHEMA))
     return Group.new(self, path, read)
 end
 

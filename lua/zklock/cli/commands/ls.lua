@@ -30,7 +30,7 @@ function ls.run(arguments, context)
         local all, unreadable = context.check(inspect.locks(session.client, top))
         local states, now = {}, inspect.now(all)
         for _, state in ipairs(all) do
-            if arguments.all or locks.is_lock(state) then
+            if arguments.all or state.kind ~= "none" then
                 states[#states + 1] = state
             end
         end

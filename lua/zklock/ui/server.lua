@@ -99,6 +99,15 @@ function Connection:refuse(status, message)
     self:answer { status = status, headers = { { "Content-Type", "text/plain; charset=utf-8" } }, body = message .. "\n" }
 end
 
+--- Sends a viewer a text, and then what is new.
+function Connection:send(text)
+    self.writing = true
+    self:write(text, function()
+        self.writing, self.due = false, nil
+        self:flush()
+    end)
+end
+
 --- Sends a viewer what is new, if it has taken what was sent before.
 function Connection:flush()
     if self.closed or self.writing then
@@ -110,11 +119,7 @@ function Connection:flush()
     end
     local message = model:message(self.viewer)
     if message then
-        self.writing = true
-        self:write(message, function()
-            self.writing, self.due = false, nil
-            self:flush()
-        end)
+        self:send(message)
     elseif model.stopped then
         self:close()
     end
@@ -128,11 +133,7 @@ function Connection:stream(head, path)
     if not self.viewer then
         return self:refuse(503, "there are too many viewers")
     end
-    self.writing = true
-    self:write(head .. "retry: 2000\n\n", function()
-        self.writing, self.due = false, nil
-        self:flush()
-    end)
+    self:send(head .. "retry: 2000\n\n")
 end
 
 --- Reads the head of a request.

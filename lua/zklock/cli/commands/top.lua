@@ -298,15 +298,9 @@ local function act(view, key, client)
     return false
 end
 
---- Splits what was typed into keys: an escape sequence is one.
-local function each_key(typed)
-    return coroutine.wrap(function()
-        while typed ~= "" do
-            local key = typed:match "^\27%[[%d;]*%a" or typed:match "^[^\128-\191][\128-\191]*" or typed:sub(1, 1)
-            typed = typed:sub(#key + 1)
-            coroutine.yield(key)
-        end
-    end)
+--- Returns the first key of what was typed: an escape sequence is one.
+local function first_key(typed)
+    return typed:match "^\27%[[%d;]*%a" or typed:match "^[^\128-\191][\128-\191]*" or typed:sub(1, 1)
 end
 
 --- The loop. Returns an exit code.
@@ -327,10 +321,12 @@ local function show(view, screen, session, context, tree, delay)
             if not typed or typed == "" then
                 return 0
             end
-            for key in each_key(typed) do
+            while typed ~= "" do
+                local key = first_key(typed)
                 if act(view, key, client) then
                     return 0
                 end
+                typed = typed:sub(#key + 1)
             end
         end
     end

@@ -149,12 +149,6 @@ local adapters = {}
 -- `look_around`, and into each place of that file that names the loops.
 local NAMES = { auto = true, blocking = true, openresty = true, cqueues = true, luv = true, copas = true }
 
---- Resolves "auto". Outside nginx, zklock.adapters.auto determines the loop at each wait. Inside nginx the blocking adapter
--- would stop the worker. Therefore an error is better there.
-local function detect()
-    return rawget(_G, "ngx") and "openresty" or "auto"
-end
-
 --- Finds the adapter for the option `wait`.
 ---@param choice string|table a name, or an adapter of the program
 ---@return table? # the adapter
@@ -168,9 +162,11 @@ function adapters.find(choice)
     elseif not NAMES[choice] then
         return nil, 'option \'wait\' must be "auto", "blocking", "openresty", "cqueues", "luv", "copas" or a table'
     end
-    local name = choice == "auto" and detect() or choice
-    local ngx = name == "openresty" and rawget(_G, "ngx")
-    if ngx and not ngx.timer then
+    local ngx, name = rawget(_G, "ngx"), choice
+    if ngx and choice == "auto" then -- elsewhere zklock.adapters.auto determines the loop at each wait
+        name = "openresty"
+    end
+    if ngx and name == "openresty" and not ngx.timer then
         return nil, "option 'wait': in ngx.run_worker_thread it must be \"blocking\", which blocks that thread only"
     end
     local found, adapter = pcall(require, "zklock.adapters." .. name)

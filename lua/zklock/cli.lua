@@ -13,8 +13,10 @@
 --     context.signals      descriptor of the signals that were caught (zklock.process): INT, TERM, HUP, QUIT and more
 --     context.input        if a subcommand sets it: waits of the client also poll `input.descriptor()`, and call `input.take()`,
 --                          which may raise an error, when something is there
---     context:connect(arguments, started)
---                          opens a client by the settings (zklock.cli.session); nil and an exit code, with a message written
+--     context:connect(arguments)
+--                          opens a client by the settings (zklock.cli.session)
+--     context.check(result, message, code)
+--                          returns a result; if it is nil, ends the subcommand with this message and the code's exit code
 --     context:fail(code, message, ...)
 --                          writes a message to stderr and returns the exit code
 --
@@ -87,14 +89,7 @@ end
 --- Runs a parsed subcommand. A signal that interrupts it, or an error, closes its client.
 local function dispatch(name, arguments, context)
     local ok, code = pcall(require("zklock.cli.commands." .. name).run, arguments, context)
-    if ok then
-        return code
-    end
-    local signal = context:close(code)
-    if signal then
-        return codes.of_signal(signal)
-    end
-    return context:fail(codes.FAILED, "%s", Context.describe(code))
+    return ok and code or (context:conclude(code))
 end
 
 --- Writes out what is left of the output. Returns the exit code: no output that was lost is taken for a success.

@@ -430,26 +430,6 @@ function Client.release_timeout(self, given)
     return given and min(given, block_for) or block_for
 end
 
-local function query_done(query)
-    return query:done() ~= false -- nil in a process forked meanwhile: result returns that
-end
-
---- Waits for a query's answer until `deadline`. The program had asked with a timeout of `timeout` seconds. `what` names the
--- query in the message.
-function Client:_await_query(query, deadline, timeout, what)
-    local decided, message, code = wait.until_decided(self, query:id(), deadline, query_done, query)
-    if decided then
-        return query:result()
-    elseif decided == nil then
-        return nil, message, code
-    end
-    what = format("%s did not finish within %s", what, options.in_seconds(timeout))
-    if not self:is_answered(timeout) then
-        return nil, self:unreachable(what), "disconnected"
-    end
-    return nil, what, "timeout"
-end
-
 --- Waits until no clean-up of this client is under way any more: the nodes of released, cancelled and timed-out acquisitions
 -- have been deleted.
 ---@param timeout? number seconds, 0 or more; nil: no limit
@@ -460,15 +440,14 @@ function Client:flush(timeout)
     check_self(self, "flush")
     local seconds = checked("flush", options.read_timeout(timeout))
     local query, message, code = self._desk.core:flush()
-    if not query then
-        return nil, message, code
+    if query then
+        query, message, code = require("zklock.node").await(self, query, seconds, "flush", false, now() + seconds)
     end
     local flushed
-    flushed, message, code = self:_await_query(query, now() + seconds, seconds, "flush")
-    if not flushed then
-        return nil, message, code
+    if query then
+        flushed, message, code = query:result()
     end
-    return true
+    return flushed and true or nil, message, code
 end
 
 --- Whether the client is closed. A client whose credentials were refused stays in that state for good.
@@ -486,10 +465,7 @@ end
 ---@return zklock.Code? code "timeout", "forked"
 function Client:close(timeout)
     check_self(self, "close")
-    local seconds = checked("close", options.read_timeout(timeout))
-    if timeout == nil then
-        seconds = CLOSE_TIMEOUT
-    end
+    local seconds = checked("close", options.read_timeout(timeout, CLOSE_TIMEOUT))
     local state, problem, code = self._desk.core:state()
     if state == nil then
         return nil, problem, code
@@ -648,13 +624,9 @@ end
 ---@return zklock.Semaphore semaphore
 function Client:semaphore(path, permits, settings)
     check_self(self, "semaphore")
-    local read, wrong = read_lock(self, path, settings)
-    if read and read.linger > 0 then
-        wrong = "option 'linger' must be 0 or left out: a semaphore's permits cannot linger"
-    elseif read then
-        permits, wrong = options.read_permits(permits)
-    end
-    checked("semaphore", not wrong, wrong)
+    local read = checked("semaphore", read_lock(self, path, settings))
+    checked("semaphore", read.linger == 0, "option 'linger' must be 0 or left out: a semaphore's permits cannot linger")
+    permits = checked("semaphore", options.read_permits(permits))
     return require("zklock.semaphore").new(self, path, permits, read)
 end
 
@@ -670,11 +642,8 @@ end
 ---@return zklock.Latch latch
 function Client:latch(path, count, settings)
     check_self(self, "latch")
-    local read, wrong = read_lock(self, path, settings, LATCH_SCHEMA)
-    if read then
-        count, wrong = options.read_latch_count(count)
-    end
-    checked("latch", not wrong, wrong)
+    local read = checked("latch", read_lock(self, path, settings, LATCH_SCHEMA))
+    count = checked("latch", options.read_latch_count(count))
     return require("zklock.latch").new(self, path, count, read)
 end
 
@@ -752,8 +721,7 @@ end
 function Client:once(path, settings, fn)
     check_self(self, "once")
     local once = require "zklock.once"
-    local read, wrong = once.read(settings, fn)
-    wrong = wrong or options.path_problem(path)
+    local read, wrong = checked("once", once.read(settings, fn)), options.path_problem(path)
     checked("once", not wrong, wrong)
     return once.run(self, path, read, fn)
 end
@@ -786,13 +754,9 @@ end
 function Client:leader(path, settings)
     check_self(self, "leader")
     local Leader = require "zklock.leader"
-    local read, wrong = Leader.read(settings)
-    local lock_settings
-    if read then -- a schema: the candidate's settings are its own
-        lock_settings, wrong = read_lock(self, path,
-            { identity = read.identity, acl = read.acl, metrics = read.metrics }, LOCK_SCHEMA)
-    end
-    checked("leader", not wrong, wrong)
+    local read = checked("leader", Leader.read(settings))
+    local given = { identity = read.identity, acl = read.acl, metrics = read.metrics }
+    local lock_settings = checked("leader", read_lock(self, path, given, LOCK_SCHEMA)) -- a schema: they are its own
     return Leader.new(self, path, read, lock_settings)
 end
 
@@ -810,12 +774,8 @@ end
 function Client:group(path, settings)
     check_self(self, "group")
     local Group = require "zklock.group"
-    local read, wrong = Group.read(settings)
-    if read then
-        local _, problem = read_lock(self, path, { acl = read.acl }, LOCK_SCHEMA)
-        wrong = problem
-    end
-    checked("group", not wrong, wrong)
+    local read = checked("group", Group.read(settings))
+    checked("group", read_lock(self, path, { acl = read.acl }, LOCK_SCHEMA))
     return Group.new(self, path, read)
 end
 

@@ -143,41 +143,31 @@ local function configured(settings)
     return read, servers
 end
 
+--- Returns a value that a check has returned. Raises at the caller of the function `called`, which calls open, if there is none.
+local function checked(called, value, wrong)
+    if not value then
+        error(called .. wrong, 4)
+    end
+    return value
+end
+
 --- The part that connect and shared have in common. Wrong arguments raise in the name of the function `called`, at the caller of
 -- that function, so open must not be called in a tail call (return).
 local function open(called, servers, settings)
     if servers == nil then
-        local fits, wrong = options.read(settings, CONNECT_SCHEMA)
-        if not fits then
-            error(called .. wrong, 3)
-        end
+        checked(called, options.read(settings, CONNECT_SCHEMA))
         settings, servers = configured(settings)
         if not settings then
             return nil, servers, "failed"
         end
     end
-    local normal_servers, wrong = options.servers(servers)
-    if not normal_servers then
-        error(called .. wrong, 3)
-    end
-    settings, wrong = options.read(settings, CONNECT_SCHEMA)
-    if not settings then
-        error(called .. wrong, 3)
-    end
-    local adapter
-    adapter, wrong = adapters.find(settings.wait)
-    if not adapter then
-        error(called .. wrong, 3)
-    end
-    wrong = settings.follow and settings.tls and options.ports_problem(normal_servers)
-    if wrong then
-        error(called .. wrong, 3)
-    end
+    local normal_servers = checked(called, options.servers(servers))
+    settings = checked(called, options.read(settings, CONNECT_SCHEMA))
+    local adapter = checked(called, adapters.find(settings.wait))
     local known = settings.auth or settings.tls and settings.tls.cert_file
-    wrong = options.creator_problem(settings.acl, known, "without the option auth or tls.cert_file")
-    if wrong then
-        error(called .. wrong, 3)
-    end
+    local wrong = settings.follow and settings.tls and options.ports_problem(normal_servers)
+        or options.creator_problem(settings.acl, known, "without the option auth or tls.cert_file")
+    checked(called, not wrong, wrong)
     local able, message, code = true
     if adapter.prepare then
         able, message, code = adapter.prepare(settings)

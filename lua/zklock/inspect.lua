@@ -192,11 +192,10 @@ end
 ---@return string? message
 ---@return zklock.Code? code as of inspect.lock, without "no_auth"
 function inspect.join_sessions(client, states, sessions, timeout)
-    local seconds, wrong = options.read_timeout(timeout)
+    local seconds, wrong = options.read_timeout(timeout, client:cleanup_timeout())
     if not seconds then
         error("inspect.join_sessions: " .. wrong, 2)
     end
-    seconds = timeout and seconds or client:cleanup_timeout()
     local reads = Reads.new(client, core.now() + seconds, seconds)
     for _, state in ipairs(states) do
         for _, contender in ipairs(state.contenders) do

@@ -6,7 +6,6 @@
 local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local new_check = require "zklock.check_self"
-local node = require "zklock.node"
 local options = require "zklock.options"
 local queue = require "zklock.inspect.queue"
 local short = require("zklock.text").short
@@ -200,17 +199,8 @@ end
 ---@return zklock.Code? code "mismatch", "timeout", "disconnected", "no_auth", "closed", "forked", "phase", "failed"
 function Latch:count(timeout)
     check_self(self, "count")
-    local seconds = checked("count", options.read_timeout(timeout))
-    if timeout == nil then
-        seconds = self._client:cleanup_timeout()
-    end
-    local request = { kind = "get", path = self._path }
-    local operation, message, code = node.perform(self._client, request, seconds, "reading " .. self._path, false)
-    if not operation then
-        return nil, message, code
-    end
-    local data
-    data, message, code = operation:take()
+    local seconds = checked("count", options.read_timeout(timeout, self._client:cleanup_timeout()))
+    local data, message, code = self._client:get(self._path, { timeout = seconds })
     if not data and code ~= "no_node" then
         return nil, message, code
     elseif not data or data == "" then

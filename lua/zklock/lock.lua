@@ -394,7 +394,7 @@ end
 ---@return zklock.Transaction transaction
 function Lock:transaction()
     check_self(self, "transaction")
-    return require("zklock.transaction").guarded(self._client, { { lock = self, hold = meant(self) } })
+    return require("zklock.transaction").new(self._client, { { lock = self, hold = meant(self) } })
 end
 
 -- The lock and its contenders -------------------------------------------------------------------------------------------
@@ -410,11 +410,9 @@ end
 ---@return number? deadline on core.now()'s clock
 ---@return number|string seconds for messages, or what is wrong
 function Lock.read_deadline(self, timeout)
-    local seconds, wrong = options.read_timeout(timeout)
+    local seconds, wrong = options.read_timeout(timeout, self._client:cleanup_timeout())
     if not seconds then
         return nil, wrong
-    elseif timeout == nil then
-        seconds = self._client:cleanup_timeout()
     end
     return now() + seconds, seconds
 end
@@ -459,13 +457,8 @@ end
 
 --- Writes into a holder's node that another contender wants the lock.
 local function ask_to_let_go(self, path, deadline, seconds)
-    local perform = require("zklock.node").perform
     local write = { kind = "set", path = path, data = REVOKE, version = -1 }
-    local operation, message, code = perform(self._client, write, seconds, "writing " .. path, true, deadline)
-    if not operation then
-        return nil, message, code
-    end
-    return operation:take()
+    return require("zklock.node").perform(self._client, write, "writing " .. path, deadline, seconds)
 end
 
 --- Asks all holders of the lock to release it. A holder with the option on_revoke has it called wherever its program waits or

@@ -5,11 +5,11 @@
 -- it shows those of all workers, whichever worker answers (zklock.metrics.workers).
 
 local families = require "zklock.metrics.families"
+local new_check = require "zklock.check_self"
 local options = require "zklock.options"
 local page = require "zklock.metrics.page"
 
-local error, getmetatable, pairs, rawget, require, setmetatable, type =
-    error, getmetatable, pairs, rawget, require, setmetatable, type
+local error, pairs, rawget, require, setmetatable, type = error, pairs, rawget, require, setmetatable, type
 local format = string.format
 
 ---@class zklock.metrics
@@ -26,11 +26,7 @@ metrics.Collector = Collector
 
 local COLLECTOR_SCHEMA = { dict = { options.name } }
 
-local function check_self(self, method)
-    if getmetatable(self) ~= Collector then
-        error(format("collector:%s: call it with a colon, on a collector", method), 3)
-    end
-end
+local check_self, checked = new_check("collector", "a collector", { [Collector] = true })
 
 --- Stands for missing labels: always the same table, since families.read remembers texts by it.
 local NO_LABELS = {}
@@ -129,10 +125,7 @@ end
 ---@return zklock.Collector collector itself
 function Collector:add(client, labels)
     check_self(self, "add")
-    local read, wrong = read_client(client, labels)
-    if not read then
-        error("collector:add: " .. wrong, 2)
-    end
+    local read = checked("add", read_client(client, labels))
     local clients = self._clients
     clients[#clients + 1] = { client = client, labels = read }
     return self
@@ -157,10 +150,7 @@ end
 ---@param prometheus? table the object of nginx-lua-prometheus, whose metrics then come first on the same page
 function Collector:serve(prometheus)
     check_self(self, "serve")
-    local ngx = rawget(_G, "ngx")
-    if not ngx then
-        error("collector:serve: there is no nginx here", 2)
-    end
+    local ngx = checked("serve", rawget(_G, "ngx"), "there is no nginx here")
     local text = self:text()
     ngx.header["Content-Type"] = metrics.CONTENT_TYPE
     if prometheus then

@@ -134,7 +134,16 @@ local function timed_out(client, operation, timeout, what, writes)
     return nil, what, "timeout"
 end
 
---- Waits for the answer to an operation that has been sent. Arguments and result as of node.perform.
+--- Waits for the answer to an operation that has been sent, or to a query.
+---@param client zklock.Client
+---@param operation userdata
+---@param timeout number seconds that the program gave, for messages; math.huge: none
+---@param what string for messages: "reading /a"
+---@param writes boolean whether an unknown outcome matters
+---@param deadline number on core.now()'s clock
+---@return userdata? # the answered operation; its method take returns the results
+---@return string? message
+---@return zklock.Code? code
 function node.await(client, operation, timeout, what, writes, deadline)
     local decided, message, code = wait.until_decided(client, operation:id(), deadline, answered, operation)
     if decided then
@@ -144,23 +153,6 @@ function node.await(client, operation, timeout, what, writes, deadline)
         return nil, message, code
     end
     return timed_out(client, operation, timeout, what, writes)
-end
-
---- Sends one operation and waits for its answer.
----@param request table for core
----@param timeout number seconds, math.huge for none
----@param what string for messages: "reading /a"
----@param writes boolean whether an unknown outcome matters
----@param deadline? number on core.now()'s clock, where the time has begun to run before
----@return userdata? # the answered operation; its method take returns the results
----@return string? message
----@return zklock.Code? code
-function node.perform(client, request, timeout, what, writes, deadline)
-    local operation, message, code = client:desk().core:operate(request)
-    if not operation then
-        return nil, message, code
-    end
-    return node.await(client, operation, timeout, what, writes, deadline or now() + timeout)
 end
 
 -- Calls for operations and questions. The subject has the arguments of node.answer, and the C handle as `operation`.
@@ -201,22 +193,6 @@ function node.begin_call(name, subject)
     return Call.begin(subject.client, kinds[name], subject, subject.operation, seconds, settings.callback)
 end
 
-local function operate_for_call(client, name, request, settings, what, writes, results)
-    local able, message, code = Call.is_possible(client)
-    if not able then
-        return nil, message, code
-    end
-    local operation
-    operation, message, code = client:desk().core:operate(request)
-    if not operation then
-        return nil, message, code
-    end
-    return node.begin_call(name, {
-        client = client, operation = operation, request = request, settings = settings, what = what, writes = writes,
-        results = results
-    })
-end
-
 --- Performs an operation for a function of the program: waits for its results, or begins a call for them.
 ---@param client zklock.Client
 ---@param name string of the function
@@ -229,10 +205,22 @@ end
 --   those of node.answer with the same settings, which then goes on with another operation
 ---@return any # the results; or nil, message, code; or a call
 function node.answer(client, name, request, settings, what, writes, results)
+    local able, operation, message, code = true, nil, nil, nil
     if settings.callback then
-        return operate_for_call(client, name, request, settings, what, writes, results)
+        able, message, code = Call.is_possible(client)
     end
-    local operation, message, code = node.perform(client, request, settings.timeout, what, writes, settings.deadline)
+    if able then
+        operation, message, code = client:desk().core:operate(request)
+    end
+    if operation and settings.callback then
+        return node.begin_call(name, {
+            client = client, operation = operation, request = request, settings = settings, what = what, writes = writes,
+            results = results
+        })
+    elseif operation then
+        local deadline = settings.deadline or now() + settings.timeout
+        operation, message, code = node.await(client, operation, settings.timeout, what, writes, deadline)
+    end
     if not operation then
         return nil, message, code
     end
@@ -241,6 +229,14 @@ end
 
 local function take(_, operation)
     return operation:take()
+end
+
+--- Performs an operation of zklock's own, until a deadline `seconds` after the program asked. Returns its results; or nil, message,
+-- code.
+---@param request table for core
+---@param what string for messages: "reading /a"
+function node.perform(client, request, what, deadline, seconds)
+    return node.answer(client, "", request, { timeout = seconds, deadline = deadline }, what, request.kind ~= "get", take)
 end
 
 --- Performs an operation that sets no watch.

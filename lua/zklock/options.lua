@@ -6,7 +6,7 @@
 -- credential.
 
 local core = require "zklock.core"
-local short = require("zklock.text").short
+local text = require "zklock.text"
 
 local concat, sort = table.concat, table.sort
 local floor, huge, min = math.floor, math.huge, math.min
@@ -46,8 +46,8 @@ local function describe(value)
 end
 options.describe = describe
 
-local function has_nul(text)
-    return text:find("\0", 1, true) ~= nil
+local function has_nul(value)
+    return value:find("\0", 1, true) ~= nil
 end
 
 -- The checks
@@ -77,8 +77,8 @@ options.timeout = returned("a number of seconds, 0 or more", function(value)
 end)
 
 --- Returns a text without white space at its ends, in linear time. A pattern with a repetition before `%s*$` takes quadratic time.
-function options.trimmed(text)
-    return text:sub(text:match "^%s*()", #text - #text:reverse():match "^%s*")
+function options.trimmed(value)
+    return value:sub(value:match "^%s*()", #value - #value:reverse():match "^%s*")
 end
 
 --- The longest duration of something, in seconds.
@@ -121,20 +121,10 @@ end)
 --- The longest label of a metric, in bytes.
 local LONGEST_LABEL = 64
 
---- Replaces each well-formed character of several bytes in a UTF-8 text by a dot. Only ASCII is left if the text is well-formed.
-local function without_multibyte(text)
-    text = text:gsub("\240[\144-\191][\128-\191][\128-\191]", "."):gsub("[\241-\243][\128-\191][\128-\191][\128-\191]", ".")
-    text = text:gsub("\244[\128-\143][\128-\191][\128-\191]", "."):gsub("\224[\160-\191][\128-\191]", ".")
-    text = text:gsub("\237[\128-\159][\128-\191]", "."):gsub("[\225-\239][\128-\191][\128-\191]", function(character)
-        return byte(character) ~= 237 and "." or nil -- surrogates
-    end)
-    return (text:gsub("[\194-\223][\128-\191]", "."))
-end
-
 --- The value of a label of a metric. Prometheus refuses a whole page for one value that is not UTF-8.
 options.label = returned(format("a string of 1 to %d bytes in UTF-8, without control characters", LONGEST_LABEL), function(value)
     return type(value) == "string" and value ~= "" and #value <= LONGEST_LABEL and not has_nul(value)
-        and not without_multibyte(value):find("[\1-\31\127-\255]")
+        and not value:find("[\1-\31\127]") and text.is_utf8(value)
 end)
 
 --- The name of something that the program has made elsewhere.
@@ -261,18 +251,12 @@ end
 
 --- Returns an address with a port, an IPv6 address in brackets; or nil.
 local function normal_address(address)
-    local host, port = address:match("^(%[[%x:%.]+%]):(%d+)$")
+    local host, rest = address:match("^(%[[%x:%.]+%])(.*)$")
     if not host then
-        host = address:match("^%[[%x:%.]+%]$")
+        host, rest = address:match("^([^:%[%]%s%c]+)(.*)$")
     end
-    if not host then
-        host, port = address:match("^([^:%[%]%s%c]+):(%d+)$")
-    end
-    if not host then
-        host = address:match("^[^:%[%]%s%c]+$")
-    end
-    port = port and tonumber(port) or DEFAULT_PORT
-    if not host or port < 1 or port > 65535 then
+    local port = rest == "" and DEFAULT_PORT or tonumber(rest and rest:match("^:(%d+)$") or "")
+    if not port or port < 1 or port > 65535 then
         return nil
     end
     return format("%s:%d", host, port)
@@ -297,7 +281,7 @@ function options.servers(servers)
         local address = options.trimmed(entry)
         local normal = normal_address(address)
         if not normal then
-            return nil, format('%s (address %d, "%s", is not "host:port")', expected, #addresses + 1, short(address))
+            return nil, format('%s (address %d, "%s", is not "host:port")', expected, #addresses + 1, text.short(address))
         end
         addresses[#addresses + 1] = normal
     end
@@ -386,7 +370,7 @@ function options.read(given, schema)
     for name, value in pairs(given or {}) do
         local rule = schema[name]
         if not rule then
-            return nil, format("unknown option %s (known: %s)", type(name) == "string" and "'" .. short(name) .. "'"
+            return nil, format("unknown option %s (known: %s)", type(name) == "string" and "'" .. text.short(name) .. "'"
                 or describe(name), known_names(schema))
         end
         local fits, converted = rule[1](value)
@@ -441,11 +425,13 @@ function options.recall(memo, given, uncounted)
 end
 
 --- Checks an optional timeout argument.
----@return number? # seconds, math.huge for nil
+---@param timeout any
+---@param default? number for nil; default: math.huge
+---@return number? # seconds
 ---@return string? wrong
-function options.read_timeout(timeout)
+function options.read_timeout(timeout, default)
     if timeout == nil then
-        return huge
+        return default or huge
     end
     local fits, expected = options.timeout(timeout)
     if not fits then

@@ -11,7 +11,7 @@ local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
 
-local ipairs, setmetatable = ipairs, setmetatable
+local ipairs = ipairs
 local format, max = string.format, math.max
 
 ---@class zklock.Semaphore: zklock.Lock
@@ -28,7 +28,7 @@ local KIND = {
 function Semaphore.new(client, path, permits, settings)
     local semaphore = Lock.new(Semaphore, client, KIND, path, settings)
     semaphore._permits = permits
-    return setmetatable(semaphore, Semaphore)
+    return semaphore
 end
 
 local check_self, checked = new_check("semaphore", "a semaphore", { [Semaphore] = true })
@@ -69,12 +69,7 @@ end
 ---@return zklock.Code? code
 local function make_directory(self, path, deadline, seconds)
     local request = { kind = "create", path = path, data = "", acl = self:settings().acl }
-    local operation, message, code = node.perform(self:client(), request, seconds, "creating " .. path, true, deadline)
-    if not operation then
-        return nil, message, code
-    end
-    local made
-    made, message, code = operation:take()
+    local made, message, code = node.perform(self:client(), request, "creating " .. path, deadline, seconds)
     if made or code == "node_exists" then
         return true
     end
@@ -116,12 +111,7 @@ function Semaphore:resize(permits, timeout)
     -- A new mark wakes the head of the queue, which watches the children of "leases".
     local request = { kind = "multi", set, unmark, make_mark }
     while true do
-        local operation, message, code = node.perform(self:client(), request, seconds, "resizing " .. self:path(), true, deadline)
-        if not operation then
-            return nil, message, code
-        end
-        local done, part
-        done, message, code, part = operation:take()
+        local done, message, code, part = node.perform(self:client(), request, "resizing " .. self:path(), deadline, seconds)
         if done then
             self._permits, self._spec = permits, false
             return true

@@ -45,6 +45,19 @@ function text.character(value, at)
     return length
 end
 
+--- Whether a text is UTF-8.
+function text.is_utf8(value)
+    local at = 1
+    while at <= #value do
+        local length = text.character(value, at)
+        if not length then
+            return false
+        end
+        at = at + length
+    end
+    return true
+end
+
 --- Returns a text as valid UTF-8 without control characters, no longer than so many bytes. U+FFFD stands for bytes that cannot
 -- be shown, "…" at the end for the rest of a longer text.
 ---@param value string any bytes

@@ -22,20 +22,10 @@ local format = string.format
 local Transaction = {}
 Transaction.__index = Transaction
 
---- `guards`: see Transaction.guarded; nil if there are none.
-local function new(client, guards)
+--- For Client:transaction; and for holds and multis, whose `guards` are the locks that must be held, each with its hold, if there
+-- is one: `{ lock =, hold = }`. During a later hold of the same lock the writes may not fit any more.
+function Transaction.new(client, guards)
     return setmetatable({ _client = client, _guards = guards, _parts = {} }, Transaction)
-end
-
---- For Client:transaction.
-function Transaction.new(client)
-    return new(client)
-end
-
---- For holds and multis. `guards` are the locks that must be held, each with its hold, if there is one: `{ lock =, hold = }`.
--- During a later hold of the same lock the writes may not fit any more.
-function Transaction.guarded(client, guards)
-    return new(client, guards)
 end
 
 local check_self, checked = new_check("transaction", "a transaction", { [Transaction] = true })

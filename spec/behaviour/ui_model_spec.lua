@@ -366,7 +366,7 @@ describe("ui.model", function()
             end
             near(clock(), data.frame.now)
             near(before.frame.began - 7200, data.frame.began)
-            assert(data.frame.read_at <= clock() and data.frame.read_at > clock() - 5)
+            assert(data.frame.read_at <= data.frame.now and data.frame.read_at > data.frame.now - 5)
             near(was.began - 7200, is.began)
             near(was.contenders[1].held - 7200, is.contenders[1].held)
             near(was.ended[1].ended - 7200, is.ended[1].ended)

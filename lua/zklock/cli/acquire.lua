@@ -184,17 +184,15 @@ local function reload(session, arguments, context)
     end
 end
 
---- Acquires the locks of the command line. Names the holder on stderr if that takes a while.
----@param session table
----@param arguments table
----@param context table
----@param options table of the locks
----@param deadline number on process.now()'s clock
----@return table? # the lock, or a multi
----@return table|integer # the locks in the order of the command line; or the exit code, after a message
----@return string? # outcome, if it failed
-function acquire.acquire(session, arguments, context, options, deadline)
-    local lock, members = make(session, arguments, options)
+--- Acquires the locks of the command line. Names the holder on stderr if that takes a while. Results as of acquire.open, without
+-- the session. `deadline` is on process.now()'s clock.
+local function wait_for(session, arguments, context, deadline)
+    -- A lock with on_revoke watches its node, so that its deletion is noticed at once.
+    local lock, members = make(session, arguments, {
+        on_revoke = function()
+            session.revoked = true
+        end
+    })
     session.reload = function()
         reload(session, arguments, context)
     end
@@ -239,6 +237,19 @@ function acquire.acquire(session, arguments, context, options, deadline)
         context:say("acquired %s after %s", acquire.paths(arguments), context.output.duration(process.now() - started))
     end
     return got, members
+end
+
+--- Connects, and acquires the locks of the command line. Raises a failure if it cannot connect.
+---@param arguments table
+---@param context table
+---@return table # the session; its field `revoked` says whether another contender has asked for one of the locks
+---@return table? # the lock, or a multi
+---@return table|integer # the locks in the order of the command line; or the exit code, after a message
+---@return string? # outcome, if it failed
+function acquire.open(arguments, context)
+    local deadline = arguments.wait and process.now() + arguments.wait or huge
+    local session = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
+    return session, wait_for(session, arguments, context, deadline)
 end
 
 --- Says which locks of a command line are lost: those that are not held any more, or all of them if the session is about to end.

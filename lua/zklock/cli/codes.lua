@@ -1,4 +1,5 @@
---- cli.codes: the exit codes of `zklock`, and which code of zklock's API, or of a command that cannot be started, gives which.
+--- cli.codes: the exit codes of `zklock`, and which code of zklock's API, of a command that cannot be started, or which signal
+-- gives which.
 
 local process = require "zklock.process"
 
@@ -13,6 +14,9 @@ local codes = {
     NOT_FOUND = 127,      -- there is no such command
     SIGNAL = 128          -- and the number of a signal
 }
+
+--- The signals that ask a program to end.
+codes.ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
 
 local OF_CODE = {
     lost = codes.LOST,

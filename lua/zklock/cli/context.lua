@@ -4,7 +4,7 @@ local codes = require "zklock.cli.codes"
 local Output = require "zklock.cli.output"
 local text = require "zklock.text"
 
-local format = string.format
+local format, min = string.format, math.min
 
 --- Modules of others that the command cannot do without. Their rocks have their names, their Debian packages begin with "lua-".
 -- (zklock.inspect.words says itself when LuaSocket is missing.)
@@ -54,31 +54,46 @@ function Context:fail(code, message, ...)
     return code
 end
 
---- Reads the settings and opens the session. All modules that this needs are loaded here, not before.
----@param arguments table of the command line, with those of zklock.cli.settings
----@param limit? number no more than so many seconds for the connection
----@return table?
----@return integer? # exit code, after a message
----@return zklock.Code? code
-function Context:connect(arguments, limit)
-    local settings, wrong = require("zklock.cli.settings").read(arguments)
-    if not settings then
-        return nil, self:fail(codes.FAILED, "%s", wrong), "failed"
+--- Returns its arguments, which a function of zklock's API has returned. If the first one is nil, raises their failure, which ends
+-- the subcommand.
+---@param result any
+---@param message? string
+---@param code? zklock.Code nil: "failed"
+function Context.check(result, message, code)
+    if result == nil then
+        error(setmetatable({ message = message, code = code or "failed" }, { __metatable = "zklock failure" }), 0)
     end
-    local session, message, code = require("zklock.cli.session").open(settings, self, limit)
-    if not session then
-        return nil, self:fail(codes.of(code), "%s", message), code
-    end
-    return session
+    return result, message, code
 end
 
---- Closes the session, if there is one, after an error. Returns the signal if that was an interruption.
-function Context:close(problem)
-    local signal = getmetatable(problem) == "zklock interruption" and problem.signal
+--- Concludes a subcommand that an error has ended: a failure (check), an interruption (zklock.cli.session), or any other. Writes
+-- the message, and closes the session, if there is one.
+---@return integer # exit code
+---@return string # outcome: of a failure its code, "interrupted", or "failed"
+function Context:conclude(problem)
+    local kind, code, outcome = getmetatable(problem), codes.FAILED, "failed"
+    if kind == "zklock interruption" then
+        code, outcome = codes.of_signal(problem.signal), "interrupted"
+    elseif kind == "zklock failure" then
+        code, outcome = codes.of(problem.code), problem.code
+        self:fail(code, "%s", problem.message)
+    else
+        self:fail(code, "%s", Context.describe(problem))
+    end
     if self.session then
         self.session:close()
     end
-    return signal
+    return code, outcome
+end
+
+--- Reads the settings and opens the session, or raises their failure. All modules that this needs are loaded here, not before.
+---@param arguments table of the command line, with those of zklock.cli.settings
+---@param limit? number no more than so many seconds for the connection
+---@return table
+function Context:connect(arguments, limit)
+    local settings = Context.check(require("zklock.cli.settings").read(arguments))
+    settings.connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout)
+    return (Context.check(require("zklock.cli.session").open(settings, self)))
 end
 
 return Context

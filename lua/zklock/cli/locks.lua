@@ -72,10 +72,7 @@ function locks.identity(contender)
     elseif contender.identity == "" then
         return format("(%s)", contender.library)
     end
-    local text = Output.clean(contender.identity)
-    if #text > IDENTITY_WIDTH then
-        text = text:sub(1, IDENTITY_WIDTH):gsub("[\192-\255][\128-\191]*$", "") .. "…"
-    end
+    local text = Output.clean(contender.identity, IDENTITY_WIDTH)
     return contender.revoked and text .. " (asked to release)" or text
 end
 
@@ -163,11 +160,6 @@ function locks.taken(state)
         return "held"
     end
     return format("%d hold", state.holders)
-end
-
---- Whether a state is a lock that `zklock ls` shows.
-function locks.is_lock(state)
-    return state.kind ~= "none"
 end
 
 --- Finds contenders by a node's name, its path or its number.

@@ -1,7 +1,7 @@
 --- cli.looking: what the subcommands that look at locks have in common.
 
-local codes = require "zklock.cli.codes"
 local inspect = require "zklock.inspect"
+local node = require "zklock.node"
 local settings = require "zklock.cli.settings"
 local Waits = require "zklock.inspect.waits"
 
@@ -20,6 +20,14 @@ function looking.define_below(parser)
         "Look for what the holders wait for at this path and below it (/).")
 end
 
+--- Adds the paths of those that keep showing locks.
+function looking.define_paths(parser)
+    parser:argument "paths":argname "PATH":args "*":convert(function(path)
+        local wrong = node.read_problem(path)
+        return not wrong and path or nil, wrong
+    end):description "Show the locks at these paths and below them (/)."
+end
+
 --- Adds the option of those that read a log.
 function looking.define_log(parser, description)
     parser:option "--log":argname "<file>":default(os.getenv "ZKLOCK_LOG"):show_default(false):description(description)
@@ -31,15 +39,15 @@ function looking.define_kept_log(parser)
         "Keep who held when in this file, for zklock history and zklock why: 32 MB at most, with FILE.1.")
 end
 
---- Opens the log that a command line names. Returns false if it names none; or nil and an exit code, after a message.
+--- Opens the log that a command line names. Returns nil if it names none.
 function looking.open_log(arguments, context)
     if not arguments.log then
-        return false
+        return nil
     end
     local log, message = require("zklock.ui.log").open(arguments.log, function(problem)
         context:warn("cannot write the log %s: %s", arguments.log, problem)
     end)
-    return log, not log and context:fail(codes.FAILED, "cannot open the log: %s", message) or nil
+    return (context.check(log, "cannot open the log: " .. tostring(message)))
 end
 
 --- Reads who waits for whom below `--below`.
@@ -56,18 +64,10 @@ end
 
 --- Connects, calls `fn(session)`, which returns an exit code, and closes the session.
 function looking.with_session(arguments, context, fn)
-    local session, code = context:connect(arguments)
-    if not session then
-        return code
-    end
-    code = fn(session)
+    local session = context:connect(arguments)
+    local code = fn(session)
     session:close()
     return code
-end
-
---- Writes a message for a failed call, and returns the exit code.
-function looking.fail(context, message, code)
-    return context:fail(codes.of(code), "%s", message)
 end
 
 return looking

@@ -4,6 +4,7 @@
 -- called at any time, and more than once.
 
 local process = require "zklock.process"
+local shell = require "zklock.cli.shell"
 
 local concat = table.concat
 
@@ -25,11 +26,7 @@ end
 
 --- Opens the screen. Returns nil if the terminal's settings cannot be read.
 function Screen.open()
-    local pipe = io.popen "stty -g 2>/dev/null"
-    local settings = pipe and pipe:read "*l"
-    if pipe then
-        pipe:close()
-    end
+    local settings = shell.output_of "stty -g"
     if not settings or not settings:find "^[%x:]+$" then
         return nil
     end

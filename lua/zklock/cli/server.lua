@@ -3,9 +3,11 @@
 -- The guardian (csrc/process/guardian.c) ends the server if this process is killed. Its directory is then left behind.
 
 local process = require "zklock.process"
+local shell = require "zklock.cli.shell"
 
 local concat = table.concat
 local format = string.format
+local output_of, quote = shell.output_of, shell.quote
 
 local MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -39,20 +41,6 @@ local JAVA_OPTIONS = {
 
 local Server = {}
 Server.__index = Server
-
-local function quote(word)
-    return "'" .. word:gsub("'", "'\\''") .. "'"
-end
-
---- Returns the output of a shell command, without the last newline; nil if there is none.
-local function output_of(command)
-    local pipe = io.popen(command .. " 2>/dev/null")
-    local text = pipe and pipe:read "*l"
-    if pipe then
-        pipe:close()
-    end
-    return text
-end
 
 local function is_readable(name)
     local file = io.open(name, "rb")

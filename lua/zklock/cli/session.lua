@@ -7,8 +7,9 @@
 
 local caller = require "zklock.lock.caller"
 local checks = require "zklock.options"
+local codes = require "zklock.cli.codes"
+local open = require("zklock.cli.settings").open
 local process = require "zklock.process"
-local zklock = require "zklock"
 
 local min = math.min
 local concat = table.concat
@@ -21,8 +22,6 @@ local ANNOUNCE_AFTER = 0.2
 
 --- How many seconds a look at the holders of one lock may take.
 local LOOK_TIMEOUT = 2
-
-local INTERRUPTING = { INT = true, TERM = true, HUP = true, QUIT = true }
 
 local Session = {}
 Session.__index = Session
@@ -45,7 +44,7 @@ local function take_signals(self)
     for signal in process.next_signal, self.signals do
         if signal == "HUP" and self.reload and not has_terminal() then
             self.reload()
-        elseif INTERRUPTING[signal] and not self.closing then
+        elseif codes.ENDING[signal] and not self.closing then
             error(interruption(signal), 0)
         elseif signal == "TSTP" then
             process.raise("TSTP", false)
@@ -106,27 +105,16 @@ end
 --- Connects.
 ---@param settings table of zklock.cli.settings; `on_child`, if there is one, is called in waits when a child has changed its state
 ---@param context table
----@param limit? number no more than so many seconds
 ---@return table?
 ---@return string? message
 ---@return zklock.Code? code
-function Session.connect(settings, context, limit)
+function Session.connect(settings, context)
     local self = setmetatable({
         signals = context.signals, input = context.input, service = context.service, on_child = settings.on_child,
-        closing = false, announce = nil, client = false
+        closing = false, announce = nil, client = false, revoked = false
     }, Session)
-    local options = {
-        session_timeout = settings.session_timeout,
-        connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout),
-        wait = new_adapter(self),
-        identity = settings.identity,
-        acl = settings.acl,
-        auth = settings.auth,
-        tls = settings.tls,
-        follow = settings.follow
-    }
     warn_of_plain_credentials(settings, context)
-    local client, message, code = zklock.connect(settings.servers, options)
+    local client, message, code = open(settings, new_adapter(self), settings.connect_timeout)
     if not client then
         return nil, message, code
     end
@@ -135,8 +123,8 @@ function Session.connect(settings, context, limit)
 end
 
 --- Connects, for a session that the context closes after an error. Arguments and results as of connect.
-function Session.open(settings, context, limit)
-    local self, message, code = Session.connect(settings, context, limit)
+function Session.open(settings, context)
+    local self, message, code = Session.connect(settings, context)
     context.session = self or context.session
     return self, message, code
 end

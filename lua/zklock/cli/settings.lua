@@ -90,4 +90,12 @@ function settings.read(arguments)
     return read
 end
 
+--- Opens a client by settings: zklock.connect. `adapter` is its option `wait`.
+function settings.open(read, adapter, connect_timeout)
+    return require("zklock").connect(read.servers, {
+        session_timeout = read.session_timeout, connect_timeout = connect_timeout, wait = adapter, identity = read.identity,
+        acl = read.acl, auth = read.auth, tls = read.tls, follow = read.follow
+    })
+end
+
 return settings

@@ -1,4 +1,5 @@
---- cli.shell: the shell that runs `zklock lock` and `zklock unlock`: which process it is, and how it is told variables.
+--- cli.shell: the shell that runs `zklock lock` and `zklock unlock`: which process it is, and how it is told variables. And
+-- commands that zklock has a shell run.
 
 local process = require "zklock.process"
 
@@ -76,6 +77,21 @@ function shell.by_name(name)
     return found.id, fd
 end
 
+--- Returns a word for any shell but fish.
+function shell.quote(word)
+    return "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
+--- Returns the first line of what a shell command prints; nil if there is none.
+function shell.output_of(command)
+    local pipe = io.popen(command .. " 2>/dev/null")
+    local line = pipe and pipe:read "*l"
+    if pipe then
+        pipe:close()
+    end
+    return line
+end
+
 --- How to say it: to fish, and to all other shells. Values stand between single quotes.
 local FISH = {
     quote = function(text)
@@ -87,9 +103,7 @@ local FISH = {
     fail = "sh -c 'exit %d'"
 }
 local OTHERS = {
-    quote = function(text)
-        return "'" .. text:gsub("'", "'\\''") .. "'"
-    end,
+    quote = shell.quote,
     check = "{ [ $$ = %d ] || { echo %s >&2; (exit 125); }; }",
     set = "&& export %s=%s",
     unset = "&& unset %s",

@@ -44,9 +44,6 @@ local FORWARDED = { INT = true, TERM = true, HUP = true, QUIT = true, USR1 = tru
 --- Signals by which a terminal stops a process that it does not belong to.
 local WANTS_TERMINAL = { TTIN = true, TTOU = true }
 
---- Signals that ask for an end, of zklock as well as of the command.
-local ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
-
 --- Seconds between TERM and KILL, unless set.
 local GRACE = 5
 
@@ -125,6 +122,10 @@ function Supervisor.of(session, lock, guard, arguments, context, settings)
     settings.lock, settings.client, settings.reload, settings.guard = lock, session.client, session.reload, guard
     settings.signals, settings.term, settings.grace = context.signals, arguments.signal, arguments.kill_after
     settings.on_lost, settings.max_hold = arguments.on_lost, arguments.max_hold
+    settings.beat = context.service and context.service.beat
+    function settings.is_revoked()
+        return session.revoked and arguments.on_revoke == "stop"
+    end
     function settings.say(...)
         context:warn(...)
     end
@@ -132,14 +133,13 @@ function Supervisor.of(session, lock, guard, arguments, context, settings)
 end
 
 --- Starts the guardian, before the client has a thread, if a loss is to end what is supervised. Further arguments: process.guard's.
----@return userdata|false|nil guard nil: it could not be started
----@return number? exit in this case
+---@return userdata|false guard
 function Supervisor.guard_for(arguments, context, ...)
     if arguments.on_lost ~= "stop" then
         return false
     end
     local guard, problem = process.guard(arguments.signal, ...)
-    return guard, not guard and context:fail(codes.FAILED, "could not start the guardian: %s", problem) or nil
+    return (context.check(guard, "could not start the guardian: " .. tostring(problem)))
 end
 
 -- The command, which zklock.cli.commands.lock replaces by the shell -------------------------------------------------------
@@ -318,7 +318,7 @@ function Supervisor:take(signal)
         self.reload()
     end
     if FORWARDED[signal] then
-        local ends = ENDING[signal] and not (reloads and self.terminal < 0)
+        local ends = codes.ENDING[signal] and not (reloads and self.terminal < 0)
         self.asked_to_end = self.asked_to_end or ends or false
         self:send(signal)
     elseif signal == "CONT" then

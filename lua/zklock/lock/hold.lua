@@ -524,7 +524,7 @@ end
 ---@return zklock.Transaction transaction
 function Hold:transaction()
     check_self(self, "transaction")
-    return require("zklock.transaction").guarded(self._lock._client, { { lock = self._lock, hold = self } })
+    return require("zklock.transaction").new(self._lock._client, { { lock = self._lock, hold = self } })
 end
 
 --- "zklock hold (mutex /path, held)".

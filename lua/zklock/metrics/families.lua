@@ -118,28 +118,16 @@ local function label_text(labels, group, more, value)
     return concat(parts, ",")
 end
 
---- labels -> group -> more -> value -> the text. A worker of nginx reads its clients each second.
+--- labels -> group, more and value -> the text. A worker of nginx reads its clients each second.
 local known_texts = setmetatable({}, { __mode = "k" })
-
---- Returns the field of a table, a table too, which is made if there is none.
-local function within(table, field)
-    local inner = table[field]
-    if not inner then
-        inner = {}
-        table[field] = inner
-    end
-    return inner
-end
 
 --- Returns what label_text returns for these labels.
 local function text_of(labels, group, more, value)
-    local texts = within(within(within(known_texts, labels), group or false), more or false)
-    local text = texts[value or false]
-    if not text then
-        text = label_text(labels, group, more, value)
-        texts[value or false] = text
-    end
-    return text
+    local texts = known_texts[labels] or {}
+    local key = (more or "") .. "\0" .. (value or "") .. "\0" .. (group or "") -- only a group may have any characters
+    texts[key] = texts[key] or label_text(labels, group, more, value)
+    known_texts[labels] = texts
+    return texts[key]
 end
 
 --- Adds a number to the series of a page that has these labels: name -> value.

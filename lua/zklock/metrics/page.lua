@@ -23,12 +23,12 @@ function page.new()
     return new
 end
 
---- Adds the gauges of one page to those of another.
-function page.add_gauges(to, from)
+--- Calls fn(name, labels, value) for each gauge of a page.
+function page.each_gauge(from, fn)
     for name, series in pairs(from) do
         if families.by_name[name].type == "gauge" then
             for labels, value in pairs(series) do
-                families.add(to, name, labels, value)
+                fn(name, labels, value)
             end
         end
     end

@@ -91,13 +91,9 @@ end
 --- Writes the gauges of this process.
 local function set_gauges(self, shown)
     local lines = {}
-    for name, series in pairs(shown) do
-        if families.by_name[name].type == "gauge" then
-            for labels, value in pairs(series) do
-                lines[#lines + 1] = format("%s|%s|%s", name, page.decimal("%.17g", value), labels)
-            end
-        end
-    end
+    page.each_gauge(shown, function(name, labels, value)
+        lines[#lines + 1] = format("%s|%s|%s", name, page.decimal("%.17g", value), labels)
+    end)
     -- A label may contain any character but control characters.
     local set, problem = self.dict:safe_set(GAUGES .. ngx.worker.pid(), concat(lines, "\1"), LIFETIME)
     if not set then
@@ -113,7 +109,9 @@ local function publish(self)
         local shown = page.new()
         if families.read(entry.client, entry.labels, shown) then
             add_counters(self, entry, shown)
-            page.add_gauges(gauges, shown)
+            page.each_gauge(shown, function(...)
+                families.add(gauges, ...)
+            end)
         end
     end
     families.read_process(gauges)

@@ -75,7 +75,7 @@ function MultiHold:transaction()
     for index, member in ipairs(self._multi._members) do
         guards[index] = { lock = member, hold = self._holds[index] }
     end
-    return Transaction.guarded(self._multi._client, guards)
+    return Transaction.new(self._multi._client, guards)
 end
 
 --- "zklock hold (3 locks, held)".

@@ -12,6 +12,29 @@ local now = core.now
 
 local releases = {}
 
+--- Waits until the server has acknowledged the ends of holds that have begun.
+---@param multi zklock.Multi
+---@param ended table the hold whose end has begun, by index; false, nil or true where there is nothing to wait for
+---@param wait_for_server? boolean nil: by the option of each member
+---@param timeout? number how many seconds to wait for the server, if less than the session timeout
+---@param note function is called with message and code of each failure
+local function await(multi, ended, wait_for_server, timeout, note)
+    local seconds = multi._client:release_timeout(timeout)
+    local deadline = now() + seconds
+    for index = 1, #multi._members do
+        local hold, waits = ended[index], wait_for_server
+        if waits == nil then
+            waits = multi._members[index]:settings().wait_release
+        end
+        if hold and hold ~= true and waits then
+            local released, message, code = hold:await_release(deadline, seconds)
+            if not released then
+                note(message, code)
+            end
+        end
+    end
+end
+
 --- Releases the members: begins with all of them, then waits for all. A failure does not stop the other releases. Runs protected.
 ---@param multi zklock.Multi
 ---@param holds table
@@ -22,7 +45,7 @@ local releases = {}
 ---@return string? message all failures
 ---@return zklock.Code? code of the first failure
 local function release_noted(multi, holds, records, wait_for_server, timeout)
-    local members, client = multi._members, multi._client
+    local members = multi._members
     for index = 1, #members do
         records[index] = holds[index] and acquiring.record_of(holds[index])
     end
@@ -31,33 +54,18 @@ local function release_noted(multi, holds, records, wait_for_server, timeout)
         problems[#problems + 1] = message
         first_code = first_code or code
     end
-    local seconds = client:release_timeout(timeout)
-    local deadline = now() + seconds
     for index = #members, 1, -1 do
-        local hold, message, code
+        local message, code
         if holds[index] then
-            hold, message, code = holds[index]:begin_release()
+            ended[index], message, code = holds[index]:begin_release()
         else
-            hold, message, code = members[index]:not_held()
+            ended[index], message, code = members[index]:not_held()
         end
-        if not hold then
+        if not ended[index] then
             note(message, code)
-        elseif hold ~= true then
-            ended[index] = hold
         end
     end
-    for index = 1, #members do
-        local hold, waits = ended[index], wait_for_server
-        if waits == nil then
-            waits = members[index]:settings().wait_release
-        end
-        if hold and waits then
-            local released, message, code = hold:await_release(deadline, seconds)
-            if not released then
-                note(message, code)
-            end
-        end
-    end
+    await(multi, ended, wait_for_server, timeout, note)
     if first_code then
         return nil, concat(problems, "; "), first_code
     end
@@ -82,21 +90,12 @@ function releases.release(multi, holds, wait_for_server, timeout)
     error(released, 0)
 end
 
---- Waits until the server has acknowledged the ends of holds that have begun, for each member with the option wait_release.
----@param timeout? number how many seconds to wait for the server, if less than the session timeout
----@param ended table the hold whose end has begun, by index; false or true where there is nothing to wait for
----@return string? # the message of a member whose lock turns out to be lost
+--- Does the same, for each member with the option wait_release. Returns the message of one whose lock turns out to be lost; or nil.
 function releases.await(multi, timeout, ended)
-    local seconds = multi._client:release_timeout(timeout)
-    local deadline = now() + seconds
     local lost
-    for index = 1, #multi._members do
-        local hold = ended[index]
-        if hold and hold ~= true and multi._members[index]:settings().wait_release then
-            local released, message, code = hold:await_release(deadline, seconds)
-            lost = lost or not released and code == "lost" and message or nil
-        end
-    end
+    await(multi, ended, nil, timeout, function(message, code)
+        lost = lost or code == "lost" and message or nil
+    end)
     return lost
 end
 

@@ -51,11 +51,8 @@ function Handle:abandon()
 end
 
 local function handle_class(class)
-    for name, method in pairs(Handle) do
-        class[name] = class[name] or method
-    end
     class.__index = class
-    return class
+    return setmetatable(class, { __index = Handle })
 end
 handle_class(locks.Acquisition)
 

@@ -65,46 +65,19 @@ local function note(self, undo, path, event)
     self.events[#self.events + 1] = { path, event }
 end
 
---- Returns the node of a request, if it has the request's version; or nil and the name of the problem.
-local function find(self, request)
-    local node, version = self.nodes[request.path], request.version or -1
-    if not node then
-        return nil, "no_node"
-    elseif version ~= -1 and version ~= node.version then
-        return nil, "bad_version"
-    end
-    return node
-end
+--- Executes a request for a node that exists and has the request's version, by its kind. The functions return the results; or nil
+-- and the name of the problem.
+local with_node = {}
 
---- Executes a request, by its kind. The functions return the results; or nil and the name of the problem.
-local execute = {}
-
-function execute.exists(self, request)
-    local node = self.nodes[request.path]
-    return node and stat(node) or false
-end
-
-function execute.get(self, request)
-    local node, problem = find(self, request)
-    if not node then
-        return nil, problem
-    end
+function with_node.get(_, node)
     return node.data, stat(node)
 end
 
-function execute.acl(self, request)
-    local node, problem = find(self, request)
-    if not node then
-        return nil, problem
-    end
+function with_node.acl(_, node)
     return "world:anyone:rwcda", stat(node)
 end
 
-function execute.children(self, request)
-    local node, problem = find(self, request)
-    if not node then
-        return nil, problem
-    end
+function with_node.children(_, node)
     local names = {}
     for name in pairs(node.children) do
         names[#names + 1] = name
@@ -112,20 +85,11 @@ function execute.children(self, request)
     return names, stat(node)
 end
 
-function execute.sync()
+function with_node.check()
     return true
 end
 
-function execute.check(self, request)
-    local node, problem = find(self, request)
-    return node and true, problem
-end
-
-function execute.set(self, request)
-    local node, problem = find(self, request)
-    if not node then
-        return nil, problem
-    end
+function with_node.set(self, node, request)
     local data, version, mzxid, mtime = node.data, node.version, node.mzxid, node.mtime
     note(self, function()
         node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
@@ -134,7 +98,47 @@ function execute.set(self, request)
     return stat(node)
 end
 
-function execute.create(self, request, session)
+function with_node.delete(self, node, request)
+    if next(node.children) then
+        return nil, "not_empty"
+    end
+    local path = request.path
+    local parent, name = self.nodes[parent_of(path)], path:match "[^/]*$"
+    local pzxid = parent.pzxid
+    note(self, function()
+        self.nodes[path], parent.children[name], parent.deleted, parent.pzxid = node, true, parent.deleted - 1, pzxid
+    end, path, "deleted")
+    self.nodes[path], parent.children[name], parent.deleted, parent.pzxid = nil, nil, parent.deleted + 1, self.zxid
+    return true
+end
+
+--- Executes any other request, in the same way.
+local without_node = {}
+
+local function execute(self, request, session)
+    local fn = with_node[request.kind]
+    if not fn then
+        return without_node[request.kind](self, request, session)
+    end
+    local node, version = self.nodes[request.path], request.version or -1
+    if not node then
+        return nil, "no_node"
+    elseif version ~= -1 and version ~= node.version then
+        return nil, "bad_version"
+    end
+    return fn(self, node, request)
+end
+
+function without_node.sync()
+    return true
+end
+
+function without_node.exists(self, request)
+    local node = self.nodes[request.path]
+    return node and stat(node) or false
+end
+
+function without_node.create(self, request, session)
     local path, owner = request.path, request.ephemeral and session or nil
     local parent = self.nodes[parent_of(path)]
     if not parent then
@@ -156,27 +160,11 @@ function execute.create(self, request, session)
     return path, stat(self.nodes[path])
 end
 
-function execute.delete(self, request)
-    local path, node, problem = request.path, find(self, request)
-    if not node then
-        return nil, problem
-    elseif next(node.children) then
-        return nil, "not_empty"
-    end
-    local parent, name = self.nodes[parent_of(path)], path:match "[^/]*$"
-    local pzxid = parent.pzxid
-    note(self, function()
-        self.nodes[path], parent.children[name], parent.deleted, parent.pzxid = node, true, parent.deleted - 1, pzxid
-    end, path, "deleted")
-    self.nodes[path], parent.children[name], parent.deleted, parent.pzxid = nil, nil, parent.deleted + 1, self.zxid
-    return true
-end
-
 --- Returns the results of all parts; or nil, the name of the problem, and the index of the part that has it.
-function execute.multi(self, request, session)
+function without_node.multi(self, request, session)
     local results = {}
     for index, part in ipairs(request) do
-        local result, problem = execute[part.kind](self, part, session)
+        local result, problem = execute(self, part, session)
         if not result then
             return nil, problem, index
         end
@@ -207,7 +195,7 @@ end
 ---@return any # its result, as of zklock.core's operations; or nil, the name of the problem, and of a multi the part's index
 function Servers:execute(request, session)
     self.zxid = self.zxid + 1
-    local result, second, part = execute[request.kind](self, request, session)
+    local result, second, part = execute(self, request, session)
     local undo, events = self.undo, self.events
     self.undo, self.events = {}, {}
     if result == nil then

@@ -23,27 +23,17 @@ local HTML, JSON, PLAIN = "text/html; charset=utf-8", "application/json", "text/
 --- Seconds for which a login is valid, and how many there may be at a time.
 local LOGIN, LOGINS = 43200, 64
 
-local BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
---- Returns hexadecimal digits as base64.
-local function base64_of_hex(digits)
-    local parts = {}
-    for at = 1, #digits, 6 do
-        local part = digits:sub(at, at + 5)
-        local value = tonumber(part .. ("0"):rep(6 - #part), 16)
-        for index = 0, 3 do
-            local place = floor(value / 64 ^ (3 - index)) % 64
-            local filled = index * 6 < #part * 4
-            parts[#parts + 1] = filled and BASE64:sub(place + 1, place + 1) or "="
-        end
-    end
-    return concat(parts)
-end
+--- The command has LuaSocket, nginx need not.
+local ngx = rawget(_G, "ngx")
+local base64 = ngx and ngx.encode_base64 or require("mime").b64
 
 --- The source of an inline element for a content security policy: its hash.
 local function source_of(element)
     local content = page:match("<" .. element .. ">(.-)</" .. element .. ">")
-    return format("'sha256-%s'", base64_of_hex(sha256(content)))
+    local hash = sha256(content):gsub("%x%x", function(digits)
+        return char(tonumber(digits, 16))
+    end)
+    return format("'sha256-%s'", (base64(hash)))
 end
 
 local STYLE, SCRIPT = source_of "style", source_of "script"
@@ -81,7 +71,7 @@ function App.new(model, settings)
     }, App)
     if self.revoke then
         self.revoke_token = self.random()
-        model.extra.revoke = self.revoke_token
+        model.revoke = self.revoke_token
     end
     return self
 end

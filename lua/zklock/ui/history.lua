@@ -61,7 +61,7 @@ function History.new(now, is_new, note)
         began = now, counted = now, seen = is_new or false, note = note or function() end,
         lanes = {},         -- node -> lane of a contender that is there
         ended = {},         -- lanes that have ended, in that order
-        waits = {}, holds = {}, wait_at = 0, hold_at = 0,
+        waits = { last = 0 }, holds = { last = 0 }, -- rings of samples
         buckets = {},       -- floor(time / BUCKET) -> grants
         served = is_new and 0 or nil, -- nodes that have got through the queue, by its numbers
         pending = 0         -- ended lanes whose fate is pending
@@ -69,9 +69,9 @@ function History.new(now, is_new, note)
 end
 
 --- Adds a value to a ring of samples.
-local function sample(self, ring, position, value)
-    self[position] = self[position] % SAMPLES + 1
-    self[ring][self[position]] = max(0, value)
+local function sample(ring, value)
+    ring.last = ring.last % SAMPLES + 1
+    ring[ring.last] = max(0, value)
 end
 
 local function count_grants(self, now, count)
@@ -114,12 +114,12 @@ local function finish(self, lane, now, permits, present, first, knows_sessions)
     if not lane.held then
         lane.fate = permits[lane.session] and "served" or has_left(lane, present, first) and "left" or "brief"
         if lane.fate == "served" then
-            sample(self, "waits", "wait_at", now - lane.from)
+            sample(self.waits, now - lane.from)
         end
     elseif lane.restored then
         lane.fate, lane.ended = "unseen", lane.restored
     else
-        sample(self, "holds", "hold_at", now - lane.held)
+        sample(self.holds, now - lane.held)
         lane.fate = knows_sessions and lane.session and "pending" or "ended"
         self.pending = self.pending + (lane.fate == "pending" and 1 or 0)
     end
@@ -146,8 +146,8 @@ function History:restore(record, last)
     end
     self.lanes[lane.node] = nil
     if lane.held and lane.fate ~= "unseen" then
-        sample(self, "waits", "wait_at", lane.held - lane.from)
-        sample(self, "holds", "hold_at", lane.ended - lane.held)
+        sample(self.waits, lane.held - lane.from)
+        sample(self.holds, lane.ended - lane.held)
     end
     add_ended(self, lane)
 end
@@ -194,7 +194,7 @@ function History:add(state, now, knows_sessions)
             lane.held = self.seen and now or lane.from
             self.note("holds", lane)
             if self.seen and lane.mode ~= "lease" then
-                sample(self, "waits", "wait_at", now - lane.from)
+                sample(self.waits, now - lane.from)
             end
         end
     end

@@ -69,8 +69,6 @@ local forget
 --   * `paths` list of paths
 --   * `sessions` function() with the results of zklock.inspect.sessions. Without it, the model does not know which sessions live.
 --   * `clock` function() that returns seconds since 1970.
---   * `process` the name of this process, such as "web1:4711".
---   * `extra` fields that are added to each frame
 --   * `interval` seconds between two readings of a lock, default 1
 --   * `log` of zklock.ui.log: what it has is shown, and it gets what is seen
 --
@@ -80,8 +78,8 @@ local forget
 function Model.new(client, settings)
     local clock = settings.clock or History.new_clock()
     local self = setmetatable({
-        client = client, clock = clock, process = settings.process or core.default_identity(),
-        extra = settings.extra or {}, paths = settings.paths,
+        client = client, clock = clock, process = core.default_identity(), paths = settings.paths,
+        revoke = nil, -- the field of each frame: zklock.ui.app sets it
         tree = Tree.new(client, settings.paths, { interval = settings.interval }),
         ask_sessions = settings.sessions or false, sessions = false, sessions_at = -huge, sessions_refused = false,
         offset = clock() - core.now(), -- of the clock against one that is never set
@@ -114,11 +112,14 @@ local function identity_of(contender)
     return contender.identity and contender.identity ~= "" and text.clean(contender.identity, IDENTITY) or nil
 end
 
+local function quantiles_json(quantiles)
+    return { count = quantiles.count, p50 = rounded(quantiles.p50), p99 = rounded(quantiles.p99) }
+end
+
 local function figures_json(figures)
     return {
         rate = rounded(figures.rate), long = rounded(figures.long),
-        wait = { count = figures.wait.count, p50 = rounded(figures.wait.p50), p99 = rounded(figures.wait.p99) },
-        hold = { count = figures.hold.count, p50 = rounded(figures.hold.p50), p99 = rounded(figures.hold.p99) }
+        wait = quantiles_json(figures.wait), hold = quantiles_json(figures.hold)
     }
 end
 
@@ -272,7 +273,7 @@ local function frame(self)
         now = rounded(self.clock()), state = self.stopped and "closed" or state or "closed",
         process = text.clean(self.process, NAME),
         read_at = rounded(self.read_at or nil), problem = self.problem and text.clean(self.problem, 300) or nil,
-        began = rounded(self.began), window = History.RECENT, viewers = self.viewer_count,
+        began = rounded(self.began), window = History.RECENT, viewers = self.viewer_count, revoke = self.revoke,
         truncated = next(self.tree.left_out) ~= nil or nil,
         sessions = self.sessions_at > 0 and (self.sessions_refused and "unknown" or "known") or nil, own = own_json(self)
     }
@@ -282,9 +283,6 @@ local function frame(self)
     end
     for index, path in ipairs(self.paths) do
         object.paths[index] = text.clean(path, NAME)
-    end
-    for name, value in pairs(self.extra) do
-        object[name] = value
     end
     return object
 end
@@ -572,16 +570,13 @@ end
 
 --- Returns the JSON of a lock for the list, or for its own page.
 local function lock_json(self, path, is_detail)
-    local lock = self.locks[path]
+    local lock, now = self.locks[path], self.clock()
     if not lock then
-        local figures = figures_json { rate = 0, wait = { count = 0 }, hold = { count = 0 } }
-        return is_detail and encode {
-            path = path, kind = "none", missing = true, holders = 0, waiters = 0, names = {}, more = 0, contenders = {}, ended = {},
-            strip = {}, strays = 0, total = 0, figures = figures
-        } or nil
+        local history = History.new(now)
+        lock = { path = path, kind = "none", history = history, figures = history:figures(now) }
     end
     local cache = is_detail and "detail" or "summary"
-    lock[cache] = lock[cache] or encode((is_detail and detail_of or summary_of)(lock, self.clock()))
+    lock[cache] = lock[cache] or encode((is_detail and detail_of or summary_of)(lock, now))
     return lock[cache]
 end
 

@@ -392,7 +392,7 @@ const rateText = (rate) => rate === 0 ? "0" : rate >= 10 ? String(Math.round(rat
 // What is known ---------------------------------------------------------------------------------------------------------
 
 const locks = new Map();
-let frame = null, frameAt = 0, loaded = false, link = "loading", heardAt = 0, shownPath = null, lock = null, dirty = true;
+let frame = null, frameAt = 0, loaded = false, link = "loading", heardAt = 0, shownPath = null, lock = null;
 const now = () => frame ? frame.now + (performance.now() - frameAt) / 1000 : Date.now() / 1000;
 
 const isLong = (item) => item.figures.long !== undefined && item.since !== undefined && now() - item.since > item.figures.long;
@@ -425,7 +425,7 @@ function connect() {
     const data = JSON.parse(event.data);
     frame = data.frame; frameAt = performance.now(); link = "open";
     handler(data);
-    dirty = true; schedule();
+    schedule();
   };
   const show = (all) => take((data) => {
     if (path !== null) {
@@ -446,7 +446,7 @@ function connect() {
 }
 function away(ended) {
   if (link !== "login" && link !== "full") link = "away";
-  dirty = true; schedule();
+  schedule();
   if (!ended) return;
   clearTimeout(retry);
   retry = setTimeout(async () => {
@@ -454,7 +454,7 @@ function away(ended) {
       const answer = await fetch("?events", { method: "HEAD" });
       link = answer.status === 401 ? "login" : answer.headers.get("X-Zklock") === "full" ? "full" : "away";
     } catch { link = "away"; }
-    dirty = true; schedule();
+    schedule();
     if (link !== "login") connect();
   }, 2000);
 }
@@ -477,7 +477,6 @@ function draw() {
   drawStatus(); drawDeadlocks();
   if (shownPath === null) drawList(); else drawLock();
   drawOwn();
-  dirty = false;
 }
 
 function drawStatus() {
@@ -546,19 +545,16 @@ function buildColumns() {
   for (const [key, width, className, value] of COLUMNS) {
     const cell = make("th", className);
     cell.scope = "col"; cell.style.width = width;
+    const button = make("button", "", T.columns[key]);
     if (value) {
-      const button = make("button", "", T.columns[key]);
       button.type = "button";
       button.addEventListener("click", () => {
         sortDown = sortKey === key ? !sortDown : false; sortKey = key;
         store.set("sort", key); store.set("down", sortDown ? "1" : "0");
-        markSort(); order = null; dirty = true; schedule();
+        markSort(); order = null; schedule();
       });
-      cell.append(button);
-    } else {
-      const span = make("button", "", T.columns[key]); span.disabled = true; cell.append(span);
-    }
-    row.append(cell);
+    } else button.disabled = true;
+    cell.append(button); row.append(cell);
   }
   markSort();
 }
@@ -569,16 +565,18 @@ function markSort() {
     else cell.removeAttribute("aria-sort");
   });
 }
-function buildFilters() {
-  const group = $("filter");
-  group.replaceChildren();
-  for (const key of Object.keys(T.filters)) {
-    const button = make("button", "", T.filters[key]);
-    button.type = "button"; button.setAttribute("aria-pressed", String(key === filter));
-    button.addEventListener("click", () => { filter = key; buildFilters(); $("filter").querySelector("[aria-pressed=true]").focus();
-      order = null; dirty = true; schedule(); });
-    group.append(button);
-  }
+// A group of buttons of which one is chosen: pairs of value and text.
+function buildChoice(group, label, pairs, chosen, choose) {
+  group.setAttribute("aria-label", label);
+  group.replaceChildren(...pairs.map(([value, text]) => {
+    const button = make("button", "", text);
+    button.type = "button"; button.setAttribute("aria-pressed", String(value === chosen));
+    button.addEventListener("click", () => {
+      choose(value); buildChoice(group, label, pairs, value, choose);
+      group.querySelector("[aria-pressed=true]").focus(); schedule();
+    });
+    return button;
+  }));
 }
 const FILTERS = { any: () => true, held: (a) => a.holders > 0, queue: (a) => a.waiters > 0, bad: isBad };
 
@@ -604,7 +602,7 @@ function arrange() {
 
 const rows = new Map();
 function makeRow(item) {
-  const row = { item: null, tr: make("tr"), cells: {}, language: "" };
+  const row = { item: null, tr: make("tr"), cells: {} };
   for (const [key, , className] of COLUMNS) {
     const cell = make("td", className + (key === "path" ? " path" : ""));
     row.cells[key] = cell; row.tr.append(cell);
@@ -631,8 +629,8 @@ function updateRow(row, item) {
   row.bad.hidden = !trouble;
   write(row.bad, trouble ? T.trouble[trouble] : "");
   write(row.small, trouble ? T.trouble[trouble] + " · " : "");
-  if (row.item === item && row.language === language) return;
-  row.item = item; row.language = language;
+  if (row.item === item) return;
+  row.item = item;
   write(row.cells.kind, T.kinds[item.kind] || item.kind);
   write(row.cells.holder.firstChild, holders || "–"); row.cells.holder.title = holders;
   write(row.cells.waiters, item.waiters ? String(item.waiters) : "–");
@@ -685,11 +683,9 @@ for (const row of [above, below]) {
   const cell = make("td");
   cell.colSpan = COLUMNS.length; row.append(cell); row.setAttribute("aria-hidden", "true");
 }
-let rowHeight = 45;
 function drawRows() {
   const body = $("rows"), top = body.getBoundingClientRect().top;
-  const height = matchMedia("(max-width: 680px)").matches ? 61 : 45;
-  if (height !== rowHeight) rowHeight = height;
+  const rowHeight = matchMedia("(max-width: 680px)").matches ? 61 : 45;
   const first = Math.max(0, Math.floor(-top / rowHeight) - 8);
   const last = Math.min(order.length, Math.ceil((innerHeight - top) / rowHeight) + 8);
   const kept = new Set(), wanted = [];
@@ -725,13 +721,13 @@ function columns(parent, labels, optional) {
 const identityOf = (item) => item.identity || (item.library ? `(${item.library})` : T.unknown);
 function tag(text, className) { return make("span", "tag" + (className ? " " + className : ""), text); }
 
-let drawnLock = null, drawnLanguage = "", drawnPast = -1;
+let drawnLock = null, drawnPast = -1;
 // Contenders of the shown lock that have ended, by their nodes: what the server remembers, and what has ended since.
 const past = new Map(), DAY = 86400, PAST = 2000, SPANS = [[60, 2, 1], [300, 2, 5], [900, 2, 15], [3600, 3, 1], [DAY, 4, 1]];
 let span = Number(store.get("span")) || 300, folded = true;
 async function loadPast(path) {
   const answer = await fetch("?history&lock=" + encodeURIComponent(path)).catch(() => null);
-  if (answer && answer.ok && path === shownPath) { addPast((await answer.json()).ended); dirty = true; schedule(); }
+  if (answer && answer.ok && path === shownPath) { addPast((await answer.json()).ended); schedule(); }
 }
 function addPast(list) {
   for (const one of list) past.set(one.node, one);
@@ -739,16 +735,6 @@ function addPast(list) {
 }
 // The latest first.
 const pastSince = (since) => [...past.values()].filter((one) => one.ended > since).sort((a, b) => b.ended - a.ended);
-function buildSpans() {
-  $("span").setAttribute("aria-label", T.span);
-  $("span").replaceChildren(...SPANS.map(([seconds, unit, count]) => {
-    const button = make("button", "", fill(T.units[unit], count));
-    button.type = "button"; button.setAttribute("aria-pressed", String(seconds === span));
-    button.addEventListener("click", () => { span = seconds; store.set("span", String(seconds)); buildSpans();
-      $("span").querySelector("[aria-pressed=true]").focus(); drawnPast = -1; schedule(); });
-    return button;
-  }));
-}
 function drawLock() {
   const item = lock;
   write($("lock-path"), clean(shownPath));
@@ -774,8 +760,8 @@ function drawLock() {
   tile(tiles, "queue", T.queueLength, String(item.waiters)); tile(tiles, "rate", T.rateTile, rateText(item.figures.rate));
   tile(tiles, "wait", T.waitTile, pair(item.figures.wait)); tile(tiles, "hold", T.holdTile, pair(item.figures.hold));
   drawLanes(item);
-  if (drawnLock !== item || drawnLanguage !== language || drawnPast !== past.size) {
-    drawQueue(item); drawEnded(); drawnLock = item; drawnLanguage = language; drawnPast = past.size;
+  if (drawnLock !== item || drawnPast !== past.size) {
+    drawQueue(item); drawEnded(); drawnLock = item; drawnPast = past.size;
   }
   for (const cell of document.querySelectorAll("[data-at]")) {
     write(cell, fill(cell.dataset.form === "ago" ? T.agoText : "{0}", duration(now() - Number(cell.dataset.at))));
@@ -894,13 +880,15 @@ function drawLanes(item) {
   $("fold").hidden = old === 0;
   write($("fold"), fill(folded ? T.fold : T.unfold, old));
   $("fold").setAttribute("aria-expanded", String(!folded));
-  if (!box.firstChild || box.dataset.language !== language) {
-    box.replaceChildren(); lanes.clear(); box.dataset.language = language;
+  if (!box.firstChild) {
     const axis = make("div", "axis"), times = make("div", "times");
     for (let part = 5; part > 0; part--) times.append(make("span"));
     const last = make("span"); last.append(times.lastChild, make("span", "", T.nowMark)); times.append(last);
     axis.append(make("span", "who"), times); box.append(axis);
-    buildSpans();
+    const spans = SPANS.map(([seconds, unit, count]) => [seconds, fill(T.units[unit], count)]);
+    buildChoice($("span"), T.span, spans, span, (seconds) => {
+      span = seconds; store.set("span", String(seconds)); drawnPast = -1;
+    });
     $("legend").replaceChildren(...Object.keys(T.legend).map((key) => make("span", key, T.legend[key])));
   }
   const marks = box.firstChild.querySelectorAll(".times > span:not(:last-child), .times > span:last-child span:first-child");
@@ -941,13 +929,18 @@ function drawOwn() {
 let toast = "";
 function say(text) { toast = text; schedule(); setTimeout(() => { if (toast === text) { toast = ""; schedule(); } }, 8000); }
 
+// What is drawn only when it changes is drawn anew.
+function forgetDrawn() {
+  drawnLock = null; rows.clear(); lanes.clear();
+  $("rows").replaceChildren(); $("lanes").replaceChildren();
+}
 function applyLanguage() {
   T = TEXTS[language] || TEXTS.en;
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   for (const element of document.querySelectorAll("[data-text]")) write(element, T[element.dataset.text]);
   write($("skip"), T.skip); write($("language"), T.language);
   $("language").setAttribute("aria-label", T.languageLabel); $("language").lang = language === "zh" ? "en" : "zh-CN";
-  $("search").placeholder = T.search; $("filter").setAttribute("aria-label", T.columns.state);
+  $("search").placeholder = T.search;
   const hints = [];
   [["/"], ["j", "k"], ["Esc"]].forEach((keys, index) => {
     const hint = make("span");
@@ -955,7 +948,8 @@ function applyLanguage() {
     hint.append(T.hints[index]); hints.push(hint);
   });
   $("hints").replaceChildren(...hints);
-  applyTheme(); buildColumns(); buildFilters(); dirty = true; schedule();
+  buildChoice($("filter"), T.columns.state, Object.entries(T.filters), filter, (key) => { filter = key; order = null; });
+  applyTheme(); buildColumns(); forgetDrawn(); schedule();
 }
 let theme = store.get("theme") || "auto";
 function applyTheme() {
@@ -968,7 +962,7 @@ $("theme").addEventListener("click", () => {
   theme = { auto: "light", light: "dark", dark: "auto" }[theme]; store.set("theme", theme); applyTheme();
 });
 $("skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
-$("search").addEventListener("input", () => { order = null; dirty = true; schedule(); });
+$("search").addEventListener("input", () => { order = null; schedule(); });
 
 function route() {
   const match = /^#\/lock\/(.+)$/.exec(location.hash);
@@ -978,16 +972,14 @@ function route() {
   shownPath = path;
   $("list").hidden = path !== null; $("lock").hidden = path === null;
   if (changed) {
-    lock = null; drawnLock = null; folded = true; past.clear();
-    lanes.clear(); $("lanes").replaceChildren(); locks.clear(); rows.clear();
-    $("rows").replaceChildren();
+    lock = null; folded = true; past.clear(); locks.clear(); forgetDrawn();
     order = null; loaded = false; $("lock-tags").replaceChildren(); delete $("lock-tags").dataset.key;
     $("lock-tiles").replaceChildren(); $("queue-rows").replaceChildren(); $("ended-rows").replaceChildren();
     document.title = path === null ? "zklock" : clean(path) + " – zklock";
     scrollTo(0, path === null ? listScroll : 0);
     connect();
   }
-  dirty = true; schedule();
+  schedule();
 }
 let listScroll = 0;
 addEventListener("hashchange", route);
@@ -1005,7 +997,7 @@ addEventListener("keydown", (event) => {
   const typing = event.target === $("search");
   if (event.key === "Escape") {
     if (shownPath !== null) location.hash = "#/";
-    else { $("search").value = ""; $("search").blur(); order = null; dirty = true; schedule(); }
+    else { $("search").value = ""; $("search").blur(); order = null; schedule(); }
   } else if (typing) { if (event.key === "Enter" || event.key === "ArrowDown") { event.preventDefault(); step(1); }
   } else if (event.key === "/" && shownPath === null) { event.preventDefault(); $("search").focus(); $("search").select();
   } else if (event.key === "j" && shownPath === null) step(1);
@@ -1040,7 +1032,7 @@ document.addEventListener("visibilitychange", () => {
 
 setInterval(() => {
   if (events && link === "open" && performance.now() - heardAt > SILENCE) { away(false); connect(); }
-  dirty = true; schedule();
+  schedule();
 }, 1000);
 applyLanguage();
 begin();

@@ -99,6 +99,15 @@ function Connection:refuse(status, message)
     self:answer { status = status, headers = { { "Content-Type", "text/plain; charset=utf-8" } }, body = message .. "\n" }
 end
 
+--- Sends a viewer a text, and then what is new.
+function Connection:send(text)
+    self.writing = true
+    self:write(text, function()
+        self.writing, self.due = false, nil
+        self:flush()
+    end)
+end
+
 --- Sends a viewer what is new, if it has taken what was sent before.
 function Connection:flush()
     if self.closed or self.writing then
@@ -110,11 +119,7 @@ function Connection:flush()
     end
     local message = model:message(self.viewer)
     if message then
-        self.writing = true
-        self:write(message, function()
-            self.writing, self.due = false, nil
-            self:flush()
-        end)
+        self:send(message)
     elseif model.stopped then
         self:close()
     end
@@ -128,11 +133,7 @@ function Connection:stream(head, path)
     if not self.viewer then
         return self:refuse(503, "there are too many viewers")
     end
-    self.writing = true
-    self:write(head .. "retry: 2000\n\n", function()
-        self.writing, self.due = false, nil
-        self:flush()
-    end)
+    self:send(head .. "retry: 2000\n\n")
 end
 
 --- Reads the head of a request.
@@ -427,7 +428,7 @@ local LONGEST = 8388608
 --- Does what zklock.inspect.words.ask does, in a coroutine under the loop.
 function Server.ask(address, word, timeout)
     local thread, link, timer = coroutine.running(), nil, uv.new_timer()
-    local parts, size, outcome, waits = {}, 0, nil, false
+    local parts, size, outcome = {}, 0, nil
     local function finish(result)
         if outcome == nil then
             outcome = result
@@ -435,11 +436,9 @@ function Server.ask(address, word, timeout)
             if link and not link:is_closing() then
                 link:close()
             end
-            if waits then
-                local ok, problem = coroutine.resume(thread)
-                if not ok then
-                    error(debug.traceback(thread, tostring(problem)), 0)
-                end
+            local ok, problem = coroutine.resume(thread)
+            if not ok then
+                error(debug.traceback(thread, tostring(problem)), 0)
             end
         end
     end
@@ -464,14 +463,11 @@ function Server.ask(address, word, timeout)
             end)
         end)
     end)
-    if outcome == nil then
-        waits = true
-        coroutine.yield()
-    end
+    coroutine.yield() -- no callback comes before
     if outcome ~= "unreachable" then
         return words.judge(address, word, concat(parts), outcome == "closed")
     end
-    return nil, format("%s does not answer", address.address), words.UNREACHABLE
+    return nil, format("%s does not answer", address.address), "unreachable"
 end
 
 return Server

@@ -4,6 +4,7 @@
 -- --rate says. So the servers notice no more of it than of one client. All nodes are below a node that it creates and removes; if
 -- zklock is killed, the servers remove it, because it is a container.
 
+local check = require("zklock.cli.context").check
 local codes = require "zklock.cli.codes"
 local figures = require "zklock.cli.figures"
 local locks = require "zklock.cli.acquire"
@@ -50,18 +51,6 @@ function bench.define(parser)
         "How many operations begin in a second, at most (%d).", RATE))
     parser:flag "--yes":description(format("Allow more than %d contenders or a rate above %d.", MANY_CONTENDERS, HIGH_RATE))
     looking.define(parser)
-end
-
---- Raised for a failure of the servers, out of a measurement.
-local Failure = {}
-
-local function fail(message, code)
-    error({ message = message, code = code, failure = Failure }, 0)
-end
-
---- Returns the first result, or raises a failure. For functions that return nil, message, code.
-local function check(result, message, code)
-    return result or fail(message, code)
 end
 
 local Run = {}
@@ -159,7 +148,7 @@ function Run:hand_over()
         now = process.now()
     end
     if failure then
-        fail(failure[1], failure[2])
+        check(nil, failure[1], failure[2])
     end
     local summary = figures.summary(samples)
     self.results.locks_per_second, self.results.most_locks_per_second = figures.rates(summary, now - began)
@@ -308,19 +297,16 @@ function bench.run(arguments, context)
                 context:warn("%s", problem)
             end
             error(self.interrupted, 0)
-        elseif not prepared then
-            return looking.fail(context, problem, code)
         end
+        check(prepared, problem, code)
         local measured, failure = pcall(measure, self)
         local cleaned
         cleaned, problem = clean_up(self)
         if not cleaned then
             context:warn("could not remove %s: %s", self.path, problem)
         end
-        if not measured and (type(failure) ~= "table" or failure.failure ~= Failure) then
+        if not measured then
             error(failure, 0)
-        elseif not measured then
-            return looking.fail(context, failure.message, failure.code)
         end
         self.results.remarks = figures.remarks(self.results)
         if arguments.json then

@@ -31,10 +31,7 @@ end
 
 function breaking.run(arguments, context)
     return looking.with_session(arguments, context, function(session)
-        local state, message, code = inspect.lock(session.client, arguments.path)
-        if state == nil then
-            return looking.fail(context, message, code)
-        end
+        local state = context.check(inspect.lock(session.client, arguments.path))
         local found = state and locks.find(state, arguments.node) or {}
         if not found[1] then
             return context:fail(codes.FAILED, "no contender %s at %s", arguments.node, arguments.path)
@@ -43,23 +40,16 @@ function breaking.run(arguments, context)
                 arguments.node, found[1].name)
         end
         local contender = found[1]
-        -- Whether the node has an owner counts, so the sessions are asked for.
-        local sessions
-        sessions, message, code = locks.add_sessions(session, { state })
-        if not sessions then
-            return looking.fail(context, message, code)
-        end
+        context.check(locks.add_sessions(session, { state })) -- whether the node has an owner counts
         local age = locks.age(contender, inspect.now { state })
         local what = format("%s (%s, %s old)", contender.node, locks.identity(contender), age)
         if not arguments.yes then
             context:say("would delete %s. %s Nothing is deleted without --yes.", what, consequences(state, contender))
             return codes.FAILED
         end
-        local deleted
-        deleted, message, code = session.client:delete(contender.node)
-        if not deleted and code ~= "no_node" then
-            return looking.fail(context, message, code)
-        elseif arguments.json then
+        local deleted, message, code = session.client:delete(contender.node)
+        context.check(deleted or code == "no_node" or nil, message, code)
+        if arguments.json then
             context.output:line(context.output.json { path = arguments.path, node = contender.node, deleted = deleted == true })
         elseif deleted then
             context:say("deleted %s. %s", what, consequences(state, contender))

@@ -1,7 +1,6 @@
 --- zklock dev: runs a command, or a shell, with a ZooKeeper server of its own, which ends with it.
 
 local codes = require "zklock.cli.codes"
-local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 local Server = require "zklock.cli.server"
 local Supervisor = require "zklock.cli.supervisor"
@@ -54,10 +53,7 @@ local function supervise(server, guard, words, context)
     local environment = settings.without_tls()
     table.insert(environment, "ZKLOCK_SERVERS=" .. server.address)
     table.insert(environment, "ZOOKEEPER=" .. server.address)
-    local started, message, code = supervisor:start(words, environment)
-    if not started then
-        return context:fail(codes.of(code), "%s", message)
-    end
+    context.check(supervisor:start(words, environment))
     supervisor:run()
     if supervisor.ended == "killed" then
         return codes.of_signal(supervisor.detail)
@@ -71,12 +67,8 @@ function dev.run(arguments, context)
         words = { os.getenv "SHELL" or "/bin/sh" }
     end
     -- The server has a guardian of its own, because the command ends first. Both are made while this process has one thread.
-    local guard, problem = process.guard "TERM"
-    if not guard then
-        return context:fail(codes.FAILED, "could not start the guardian: %s", problem)
-    end
-    local server, signal
-    server, problem, signal = Server.start(context, arguments.port)
+    local guard = Supervisor.guard_for({ on_lost = "stop", signal = "TERM" }, context)
+    local server, problem, signal = Server.start(context, arguments.port)
     if not server then
         guard:finish()
         return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)

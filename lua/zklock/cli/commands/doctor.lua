@@ -200,10 +200,7 @@ function doctor.run(arguments, context)
     if arguments.full and not arguments.report then
         return context:fail(codes.FAILED, "--full belongs to --report")
     end
-    local settings, wrong = require("zklock.cli.settings").read(arguments)
-    if not settings then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
+    local settings = context.check(require("zklock.cli.settings").read(arguments))
     local facts = { servers = {}, session = { wished = settings.session_timeout } }
     for index, address in ipairs(words.addresses(settings.servers)) do
         facts.servers[index] = ask_server(address, settings.tls)

@@ -83,9 +83,7 @@ function history.run(arguments, context)
         return context:fail(codes.FAILED, "give --log, or set ZKLOCK_LOG")
     end
     local list, torn = read(arguments.log, arguments.path, os.time() - arguments.since)
-    if not list then
-        return context:fail(codes.FAILED, "cannot read the log: %s", torn)
-    end
+    context.check(list, "cannot read the log: " .. torn)
     local output = context.output
     local rows = { { "HELD SINCE", "UNTIL", "FOR", "WAITED", "END", "IDENTITY" } }
     for _, record in ipairs(list) do

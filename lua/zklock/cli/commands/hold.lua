@@ -8,7 +8,6 @@ local codes = require "zklock.cli.codes"
 local process = require "zklock.process"
 local settings = require "zklock.cli.settings"
 
-local huge = math.huge
 local STDIN, STDOUT = 0, 1
 
 --- Seconds between two looks at the lease. A shorter lease is noticed when it ends.
@@ -84,15 +83,7 @@ function hold.run(arguments, context)
         return context:fail(codes.FAILED, "%s", wrong)
     end
     context.input = input
-    local deadline = arguments.wait and process.now() + arguments.wait or huge
-    local session, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
-    if not session then
-        return code
-    end
-    -- With on_revoke the node is watched, so that its deletion is noticed at once.
-    local options = { on_revoke = function()
-    end }
-    local lock, members = acquire.acquire(session, arguments, context, options, deadline)
+    local session, lock, members = acquire.open(arguments, context)
     if not lock then
         session:close()
         return members

@@ -13,7 +13,6 @@ local settings = require "zklock.cli.settings"
 local shell = require "zklock.cli.shell"
 local Supervisor = require "zklock.cli.supervisor"
 
-local huge = math.huge
 local STDOUT = 1
 
 local lock = { summary = "Acquire a lock for this shell: eval \"$(zklock lock PATH)\"." }
@@ -67,25 +66,12 @@ end
 
 --- Acquires, tells the shell, and holds. Returns the exit code, which the shell sees if the lock was not acquired.
 local function hold(arguments, context, caller, guard)
-    local deadline = arguments.wait and process.now() + arguments.wait or huge
-    local session, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
-    if not session then
-        return code
-    end
-    local revoked = false
-    local got, members = acquire.acquire(session, arguments, context, {
-        on_revoke = function()
-            revoked = true
-        end
-    }, deadline)
+    local session, got, members = acquire.open(arguments, context)
     if not got then
         session:close()
         return members
     end
     local keeper = setmetatable(Supervisor.of(session, got, guard, arguments, context, {
-        is_revoked = function()
-            return revoked and arguments.on_revoke == "stop"
-        end,
         terminal = -1,
         pid = caller.group == caller.id and caller.id or -caller.id, -- negative: only that process
         watched = caller.fd
@@ -102,12 +88,13 @@ local function hold(arguments, context, caller, guard)
     else
         keeper.lost = true
     end
+    local code = 0
     if keeper.lost then
         code = context:fail(codes.LOST, "%s%s", acquire.describe_loss(members),
             keeper.on_lost == "stop" and keeper.started and "; the shell was stopped" or "")
     end
     session:close()
-    return code or 0
+    return code
 end
 
 --- In the child: waits for the lock end with the shell, too.
@@ -120,10 +107,7 @@ local function serve(arguments, context, caller)
             error("the shell has ended", 0)
         end
     }
-    local guard, exit = Supervisor.guard_for(arguments, context, caller.id)
-    if guard == nil then
-        return exit
-    end
+    local guard = Supervisor.guard_for(arguments, context, caller.id)
     local ok, code = pcall(hold, arguments, context, caller, guard)
     if guard then
         guard:finish()

@@ -27,13 +27,10 @@ end
 function ls.run(arguments, context)
     local top = arguments.path or "/"
     return looking.with_session(arguments, context, function(session)
-        local all, unreadable, code = inspect.locks(session.client, top)
-        if not all then
-            return looking.fail(context, unreadable, code)
-        end
+        local all, unreadable = context.check(inspect.locks(session.client, top))
         local states, now = {}, inspect.now(all)
         for _, state in ipairs(all) do
-            if arguments.all or locks.is_lock(state) then
+            if arguments.all or state.kind ~= "none" then
                 states[#states + 1] = state
             end
         end

@@ -1,6 +1,5 @@
 --- zklock resize: changes how many permits a semaphore has.
 
-local codes = require "zklock.cli.codes"
 local looking = require "zklock.cli.looking"
 local options = require "zklock.options"
 
@@ -14,15 +13,10 @@ function resize.define(parser)
 end
 
 function resize.run(arguments, context)
-    local permits, wrong = options.read_permits(arguments.permits)
-    if not permits then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
+    local permits = context.check(options.read_permits(arguments.permits))
     return looking.with_session(arguments, context, function(session)
-        local ok, message, code = session.client:semaphore(arguments.path, permits):resize(permits)
-        if not ok then
-            return looking.fail(context, message, code)
-        elseif arguments.json then
+        context.check(session.client:semaphore(arguments.path, permits):resize(permits))
+        if arguments.json then
             context.output:line(context.output.json { path = arguments.path, permits = permits })
         else
             context:say("%s has %d permits", arguments.path, permits)

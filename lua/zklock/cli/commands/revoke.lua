@@ -13,17 +13,11 @@ end
 
 function revoke.run(arguments, context)
     return looking.with_session(arguments, context, function(session)
-        local state, message, code = inspect.lock(session.client, arguments.path, { identities = false })
-        if state == nil then
-            return looking.fail(context, message, code)
-        end
+        local state = context.check(inspect.lock(session.client, arguments.path, { identities = false }))
         local asked, names = 0, state and locks.holders(state, inspect.now { state })
         if state and state.holders > 0 then
             context:say("asking %s to release %s; a zklock run ignores that, unless it has --on-revoke stop", names, arguments.path)
-            asked, message, code = locks.revoke(session.client, state)
-            if not asked then
-                return looking.fail(context, message, code)
-            end
+            asked = context.check(locks.revoke(session.client, state))
         end
         if arguments.json then
             context.output:line(context.output.json { path = arguments.path, asked = asked })

@@ -76,7 +76,7 @@ end
 --- Writes the outcome to --status-fd, once.
 local function report(arguments, context, status)
     local fd = arguments.status_fd
-    arguments.status_fd = nil
+    arguments.status_fd, status.revoked = nil, context.session and context.session.revoked
     if fd then
         local written, problem = process.write(fd, context.output.json(status) .. "\n")
         if not written then
@@ -154,13 +154,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
             return nil
         end
     end
-    local supervisor = Supervisor.of(session, lock, guard, arguments, context, {
-        beat = context.service and context.service.beat,
-        is_revoked = function()
-            return status.revoked and arguments.on_revoke == "stop"
-        end,
-        lost_fd = write_end
-    })
+    local supervisor = Supervisor.of(session, lock, guard, arguments, context, { lost_fd = write_end })
     local environment = acquire.environment(session, members, status.identity)
     for _, name in ipairs(context.service and service.VARIABLES or {}) do
         environment[#environment + 1] = name
@@ -200,7 +194,7 @@ local function rest(session, lock, members, arguments, context, status, granted)
         report(arguments, context, status)
         require("zklock.cli.background").leave(status.exit)
     end
-    while left > 0 and not (status.revoked and arguments.on_revoke == "stop") do
+    while left > 0 and not (session.revoked and arguments.on_revoke == "stop") do
         local lease = lock:remaining()
         if lease <= 0 then
             return context:say("%s after the command had ended, and before --at-least was over", acquire.describe_loss(members))
@@ -220,19 +214,7 @@ end
 ---@return table? # nil: the command did not run
 local function hold_and_run(arguments, context, guard, status, words, job)
     local began = process.now()
-    local deadline = arguments.wait and began + arguments.wait or huge
-    local session, exit, code = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)
-    if not session then
-        status.outcome, status.exit = code, exit
-        return nil
-    end
-    local client = session.client
-    -- A lock with on_revoke watches its node, so that its deletion is noticed at once.
-    local lock, members, outcome = acquire.acquire(session, arguments, context, {
-        on_revoke = function()
-            status.revoked = true
-        end
-    }, deadline)
+    local session, lock, members, outcome = acquire.open(arguments, context)
     status.waited = process.now() - began
     local supervisor
     if lock and job and job.begin and not job.begin(session, lock, context, status) then
@@ -241,7 +223,7 @@ local function hold_and_run(arguments, context, guard, status, words, job)
         status.outcome, status.exit = outcome, members
     end
     if lock then
-        status.token, status.identity = members[1]:token(), client:desk().identity
+        status.token, status.identity = members[1]:token(), session.client:desk().identity
         local granted = process.now()
         write_metrics(arguments, context, status)
         supervisor = supervise(session, lock, members, guard, arguments, context, status, words, job)
@@ -289,26 +271,19 @@ function run.run_job(arguments, context, job)
     if code then
         return code
     end
-    local guard, exit = Supervisor.guard_for(arguments, context)
-    if guard == nil then
-        return exit
-    end
+    local guard = Supervisor.guard_for(arguments, context)
     context.service = not arguments.pass_notify and service.find(context.output.clean) or nil
-    local status = { path = arguments.path, waited = 0, held = 0, revoked = false }
+    local status = { path = arguments.path, waited = 0, held = 0 }
     local ok, result = pcall(hold_and_run, arguments, context, guard, status, words, job)
     if not ok then
-        local signal = context:close(result)
-        status.outcome, status.signal = signal and "interrupted" or "failed", signal or nil
-        status.exit = signal and codes.of_signal(signal) or codes.FAILED
+        status.exit, status.outcome = context:conclude(result)
+        status.signal = status.outcome == "interrupted" and result.signal or nil
     end
     if guard then
         guard:finish()
     end
     write_metrics(arguments, context, status)
     report(arguments, context, status)
-    if not ok and status.outcome == "failed" then
-        error(result, 0)
-    end
     pass_on_interrupt(ok and result)
     return status.exit
 end

@@ -7,7 +7,6 @@ local codes = require "zklock.cli.codes"
 local inspect = require "zklock.inspect"
 local locks = require "zklock.cli.locks"
 local looking = require "zklock.cli.looking"
-local node = require "zklock.node"
 local Output = require "zklock.cli.output"
 local process = require "zklock.process"
 local Screen = require "zklock.cli.screen"
@@ -78,7 +77,7 @@ local MOVES = { k = -1, ["\27[A"] = -1, j = 1, ["\27[B"] = 1 }
 local top = { summary = "Show locks, live, in a terminal." }
 
 function top.define(parser)
-    parser:argument "paths":argname "PATH":args "*":description "Show the locks at these paths and below them (/)."
+    looking.define_paths(parser)
     parser:option "-d --delay":argname "SEC":convert(function(text)
         local value = settings.seconds(text)
         return value and value >= 0.1 and value <= 3600 and value or nil, format("'%s' must be 0.1 to 3600 seconds", text)
@@ -299,15 +298,9 @@ local function act(view, key, client)
     return false
 end
 
---- Splits what was typed into keys: an escape sequence is one.
-local function each_key(typed)
-    return coroutine.wrap(function()
-        while typed ~= "" do
-            local key = typed:match "^\27%[[%d;]*%a" or typed:match "^[^\128-\191][\128-\191]*" or typed:sub(1, 1)
-            typed = typed:sub(#key + 1)
-            coroutine.yield(key)
-        end
-    end)
+--- Returns the first key of what was typed: an escape sequence is one.
+local function first_key(typed)
+    return typed:match "^\27%[[%d;]*%a" or typed:match "^[^\128-\191][\128-\191]*" or typed:sub(1, 1)
 end
 
 --- The loop. Returns an exit code.
@@ -328,10 +321,12 @@ local function show(view, screen, session, context, tree, delay)
             if not typed or typed == "" then
                 return 0
             end
-            for key in each_key(typed) do
+            while typed ~= "" do
+                local key = first_key(typed)
                 if act(view, key, client) then
                     return 0
                 end
+                typed = typed:sub(#key + 1)
             end
         end
     end
@@ -342,18 +337,9 @@ function top.run(arguments, context)
         return context:fail(codes.FAILED, "top needs a terminal; zklock ls and zklock watch do not")
     end
     local view, delay = new_view(arguments.paths), arguments.delay or INTERVAL
-    for _, path in ipairs(view.paths) do
-        local wrong = node.read_problem(path)
-        if wrong then
-            return context:fail(codes.FAILED, "%s", wrong)
-        end
-    end
     return looking.with_session(arguments, context, function(session)
         local tree = Tree.new(session.client, view.paths, { interval = delay })
-        local ok, message, code = read(view, tree) -- a failure is told before the screen is opened
-        if not ok then
-            return looking.fail(context, message, code)
-        end
+        context.check(read(view, tree)) -- a failure is told before the screen is opened
         local screen = Screen.open()
         if not screen then
             return context:fail(codes.FAILED, "cannot read the settings of the terminal")

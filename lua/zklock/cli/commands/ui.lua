@@ -18,8 +18,6 @@ local SECRET = 16
 --- Seconds for one answer about sessions, and for the end of the session.
 local WORD_TIMEOUT, CLOSE_TIMEOUT = 1, 5
 
-local ENDING = { INT = true, TERM = true, HUP = true, QUIT = true }
-
 local ui = { summary = "Show locks, live, in a browser." }
 
 --- Reads "host:port", "port", "[::1]:port" or "unix:/path".
@@ -43,7 +41,7 @@ local function read_address(text)
 end
 
 function ui.define(parser)
-    parser:argument "paths":argname "PATH":args "*":description "Show the locks at these paths and below them (/)."
+    looking.define_paths(parser)
     parser:option "--listen":argname "<addr>":convert(read_address):description(
         format("Where to listen: host:port, or unix:/path (%s:%d). Port 0 is any free one.", ADDRESS, PORT))
     parser:option "--host":argname "<name>":count "*":description(
@@ -79,31 +77,6 @@ local function url_of(address, port, name)
     return format("http://%s:%d/", host, port)
 end
 
---- Checks the paths as the client does.
-local function check_paths(paths)
-    local node = require "zklock.node"
-    for _, path in ipairs(paths) do
-        local wrong = node.read_problem(path)
-        if wrong then
-            return wrong
-        end
-    end
-    return nil
-end
-
---- Opens a client whose waits run libuv's loop. It is not connected yet.
-local function open(arguments)
-    local read, wrong = settings.read(arguments)
-    if not read then
-        return nil, wrong, "failed"
-    end
-    local client, message, code = require("zklock").connect(read.servers, {
-        session_timeout = read.session_timeout, connect_timeout = 0, wait = "luv", identity = read.identity, auth = read.auth,
-        acl = read.acl, tls = read.tls, follow = read.follow
-    })
-    return client, message or read, code
-end
-
 --- Has `fn` called with the name of each signal that comes.
 local function on_signal(uv, signals, fn)
     local poll = uv.new_poll(signals)
@@ -132,26 +105,17 @@ end
 
 function ui.run(arguments, context)
     local paths = arguments.paths[1] and arguments.paths or { "/" }
-    local wrong = check_paths(paths)
-    if wrong then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
     local found, uv = pcall(require, "luv")
     if not found then
         return context:fail(codes.FAILED, "zklock ui needs luv (Debian: lua-luv; rock: luv)")
     end
-    local log, failure = looking.open_log(arguments, context)
-    if log == nil then
-        return failure
-    end
-    local client, read, code = open(arguments)
-    if not client then
-        return context:fail(codes.of(code), "%s", read)
-    end
+    local log = looking.open_log(arguments, context)
+    local read = context.check(settings.read(arguments))
+    local client = context.check(settings.open(read, "luv", 0))
     local App, Model, Server = require "zklock.ui.app", require "zklock.ui.model", require "zklock.ui.server"
     local words = require "zklock.inspect.words"
     local address = arguments.listen or { host = ADDRESS, port = PORT }
-    local model = Model.new(client, { paths = paths, log = log or nil, sessions = function()
+    local model = Model.new(client, { paths = paths, log = log, sessions = function()
         return words.sessions(read.servers, WORD_TIMEOUT, read.tls and words.refuse or Server.ask)
     end })
     if model.torn > 0 then
@@ -173,6 +137,7 @@ function ui.run(arguments, context)
             return require("zklock.cli.locks").revoke(client, state)
         end or nil
     })
+    local wrong
     server, wrong = Server.start(app, address, function(text)
         context:warn("%s", context.describe(text))
     end)
@@ -181,7 +146,7 @@ function ui.run(arguments, context)
         port = server.port
         announce(context, app, address, port, name)
         local poll = on_signal(uv, context.signals, function(signal)
-            if ENDING[signal] then
+            if codes.ENDING[signal] then
                 ended_by = signal
                 model:stop()
                 uv.stop()

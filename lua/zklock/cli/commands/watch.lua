@@ -88,10 +88,7 @@ local function next_change(watchers, keeper)
 end
 
 function watch.run(arguments, context)
-    local log, failure = looking.open_log(arguments, context)
-    if log == nil then
-        return failure
-    end
+    local log = looking.open_log(arguments, context)
     return looking.with_session(arguments, context, function(session)
         local output, client, written = context.output, session.client, true
         local keeper = log and new_keeper(log, arguments.paths, context, arguments.log)
@@ -108,10 +105,8 @@ function watch.run(arguments, context)
             watchers[index] = inspect.watch(client, path)
         end
         while true do
-            local change, message, code = next_change(watchers, keeper)
-            if not change then
-                return looking.fail(context, message, code)
-            elseif keeper then
+            local change = context.check(next_change(watchers, keeper))
+            if keeper then
                 keeper:note(change)
             end
             written = write(output, change) and written

@@ -49,24 +49,15 @@ end
 function who.run(arguments, context)
     return looking.with_session(arguments, context, function(session)
         local count = (arguments.all or arguments.json) and huge or SHOWN
-        local state, message, code = inspect.lock(session.client, arguments.path, { identities = count == huge or count })
-        if state == nil then
-            return looking.fail(context, message, code)
-        end
-        state = state or locks.missing(arguments.path)
-        local sessions = { problems = {} }
+        local state = context.check(inspect.lock(session.client, arguments.path, { identities = count == huge or count })) or
+            locks.missing(arguments.path)
+        local sessions, waits = { problems = {} }, Waits.new {}
         if state.contenders[1] and not arguments.no_sessions then
-            sessions, message, code = locks.add_sessions(session, { state })
-            if not sessions then
-                return looking.fail(context, message, code)
-            end
+            sessions = context.check(locks.add_sessions(session, { state }))
         end
-        local now, waits = inspect.now { state }, Waits.new {}
+        local now = inspect.now { state }
         if state.holders > 0 and state.waiters > 0 then
-            waits, message, code = looking.waits(session, arguments)
-            if not waits then
-                return looking.fail(context, message, code)
-            end
+            waits = context.check(looking.waits(session, arguments))
         end
         local deadlock = waits:deadlock(state)
         if arguments.json then

@@ -125,20 +125,11 @@ end
 function why.run(arguments, context)
     local path = arguments.path
     return looking.with_session(arguments, context, function(session)
-        local state, message, code = inspect.lock(session.client, path)
-        if state == nil then
-            return looking.fail(context, message, code)
-        end
-        state = state or locks.missing(path)
+        local state = context.check(inspect.lock(session.client, path)) or locks.missing(path)
         local waits, sessions = Waits.new {}, { problems = {} }
         if state.holders > 0 then
-            waits, message, code = looking.waits(session, arguments)
-            if waits then
-                sessions, message, code = locks.add_sessions(session, { state })
-            end
-            if not waits or not sessions then
-                return looking.fail(context, message, code)
-            end
+            waits = context.check(looking.waits(session, arguments))
+            sessions = context.check(locks.add_sessions(session, { state }))
         end
         local deadlock, now = waits:deadlock(state), inspect.now { state }
         local sentences = explain(state, waits, deadlock, now, arguments.log)

@@ -163,6 +163,7 @@ build = {
     ["zklock.node"] = "lua/zklock/node.lua",
     ["zklock.once"] = "lua/zklock/once.lua",
     ["zklock.options"] = "lua/zklock/options.lua",
+    ["zklock.pause"] = "lua/zklock/pause.lua",
     ["zklock.protect"] = "lua/zklock/protect.lua",
     ["zklock.report"] = "lua/zklock/report.lua",
     ["zklock.rwlock"] = "lua/zklock/rwlock.lua",

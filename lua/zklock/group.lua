@@ -2,14 +2,15 @@
 --
 -- A member holds the read half of a read/write lock on the group's path, with a node of its own, whose data are the member's. So it
 -- is a member as long as its session lives, and no longer, and `is_member` is the word of the lease. If that ends, the member joins
--- again in the background.
+-- again in the background. What fails there is reported, and tried again after a pause.
 
 local inspect = require "zklock.inspect"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
+local Pause = require "zklock.pause"
 local text_of = require("zklock.report").text_of
 
-local ipairs, setmetatable = ipairs, setmetatable
+local ipairs, pcall, setmetatable = ipairs, pcall, setmetatable
 local format = string.format
 
 ---@class zklock.Group
@@ -27,32 +28,68 @@ function Group.read(settings)
     return options.read(settings, SCHEMA)
 end
 
---- Reports a failure that no function of the program is told of.
-local function report(self, what, problem)
-    self._client:report(format("the group %s: %s: %s", self._path, what, text_of(problem)))
+--- Reports what has failed in the background, and tries it again after a pause, unless the program has ended it.
+local function try_later(self, pause, fn, what, problem, code)
+    if code ~= "closed" and code ~= "cancelled" and code ~= "forked" then
+        self._client:report(format("the group %s: %s: %s", self._path, what, text_of(problem)))
+        pause:begin(fn, self)
+    end
 end
 
 -- Changes -------------------------------------------------------------------------------------------------------------
 
 local follow
 
---- Has on_change called, and follows the next change, when a watch has fired or was lost with its session.
-local function next_change(self, watch)
-    self._watch = watch
-    local call, problem = watch:wait { callback = function(event, message, code)
-        if event or code == "lost" then
-            follow(self, true)
-        elseif code ~= "cancelled" and code ~= "closed" then
-            report(self, "its changes are not followed any more", message)
-        end
-    end }
-    if not call then
-        report(self, "its changes are not followed any more", problem)
+local follow_again
+
+--- Acts on the results of a protected call of a function that returns what `follow` returns.
+local function settle(self, ok, begun, message, code)
+    if not ok then
+        try_later(self, self._follows, follow_again, "its changes cannot be followed now", begun)
+    elseif not begun then
+        try_later(self, self._follows, follow_again, "its changes cannot be followed now", message, code)
     end
 end
 
+--- Follows in the background what has changed meanwhile.
+function follow_again(self)
+    settle(self, pcall(follow, self, true))
+end
+
+--- Makes a callback of such a function.
+local function step(self, fn)
+    return function(...)
+        settle(self, pcall(fn, ...))
+    end
+end
+
+--- Has on_change called, and follows the next change, when a watch has fired or was lost with its session.
+local function next_change(self, watch, changed)
+    if self._watch then
+        self._watch:cancel()
+    end
+    self._watch = watch
+    if self._closed then
+        watch:cancel()
+        return true
+    end
+    local call, message, code = watch:wait { callback = step(self, function(event, problem, why)
+        if event or why == "lost" then
+            return follow(self, true)
+        end
+        return nil, problem, why
+    end) }
+    if call then
+        self._follows:reset()
+        if changed then
+            self._client:run_callback("on_change", self._on_change, self)
+        end
+    end
+    return call, message, code
+end
+
 --- Reads the group with a watch. `changed`: tells the program when the watch is armed, so that it sees this change or a later one.
----@return true?
+---@return any begun
 ---@return string? message
 ---@return zklock.Code? code
 function follow(self, changed)
@@ -60,40 +97,22 @@ function follow(self, changed)
         return true
     end
     local client, path = self._client, self._path
-    local function told(watch)
-        if self._closed then
-            watch:cancel()
-            return
-        end
-        next_change(self, watch)
-        if changed then
-            client:run_callback("on_change", self._on_change, self)
-        end
-    end
-    local function failed(message, code)
-        if code ~= "closed" and code ~= "cancelled" then
-            report(self, "its changes are not followed any more", message)
-        end
-    end
-    local call, message, code = client:children(path, { watch = true, callback = function(names, stat, watch)
+    return client:children(path, { watch = true, callback = step(self, function(names, stat, watch)
         if names then
-            told(watch)
-        elseif watch == "no_node" then -- until there is a member
-            client:exists(path, { watch = true, callback = function(exists, second, third)
-                if exists then
-                    second:cancel() -- made meanwhile
-                    follow(self, true)
-                elseif exists == false then
-                    told(second)
-                else
-                    failed(second, third)
-                end
-            end })
-        else
-            failed(stat, watch)
+            return next_change(self, watch, changed)
+        elseif watch ~= "no_node" then
+            return nil, stat, watch
         end
-    end })
-    return call and true, message, code
+        return client:exists(path, { watch = true, callback = step(self, function(exists, second, code) -- until there is a member
+            if exists then
+                second:cancel() -- made meanwhile
+                return follow(self, true)
+            elseif exists == false then
+                return next_change(self, second, changed)
+            end
+            return nil, second, code
+        end) })
+    end) })
 end
 
 -- Membership -----------------------------------------------------------------------------------------------------------
@@ -116,19 +135,20 @@ end
 
 --- Becomes a member again in the background, with the same data.
 function rejoin(self)
-    local call, problem = self._lock:acquire { keep = true, callback = function(hold, message, code)
+    local ok, call, message, code = pcall(self._lock.acquire, self._lock, { keep = true, callback = function(hold, problem, why)
         self._call = nil
         if hold then
             self._hold = hold
-        elseif code == "lost" then
+            self._joins:reset()
+        elseif why == "lost" then
             rejoin(self)
-        elseif code ~= "cancelled" and code ~= "closed" then
-            report(self, "could not join again", message)
+        else
+            try_later(self, self._joins, rejoin, "could not join again", problem, why)
         end
-    end }
-    self._call = call
-    if not call then
-        report(self, "could not join again", problem)
+    end })
+    self._call = ok and call or nil
+    if not self._call then
+        try_later(self, self._joins, rejoin, "could not join again", ok and message or call, ok and code or nil)
     end
 end
 
@@ -139,6 +159,7 @@ local function give_up(self)
     if call then
         call:cancel()
     end
+    self._joins:cancel()
     return hold
 end
 
@@ -147,7 +168,13 @@ end
 ---@return string? message
 ---@return zklock.Code? code
 function Group.new(client, path, settings)
+    local follows, message, code = Pause.new(client)
+    local joins = follows and Pause.new(client)
+    if not joins then
+        return nil, message or "not enough memory", code or "failed"
+    end
     local self = setmetatable({
+        _follows = follows, _joins = joins, -- the pauses before it tries again
         _client = client, _path = path, _on_change = settings.on_change, _acl = settings.acl,
         _lock = nil,  -- the lock of its latest membership
         _hold = nil,  -- the hold of its membership
@@ -157,8 +184,9 @@ function Group.new(client, path, settings)
         _closed = false  -- no change is followed any more
     }, Group)
     if self._on_change then
-        local ok, message, code = follow(self, false)
-        if not ok then
+        local begun
+        begun, message, code = follow(self, false)
+        if not begun then
             return nil, message, code
         end
     end
@@ -243,6 +271,7 @@ function Group:close()
     check_self(self, "close")
     self:leave()
     self._closed = true
+    self._follows:cancel()
     if self._watch then
         self._watch:cancel()
     end

@@ -18,48 +18,26 @@
 -- program's functions never run twice at once. The candidate queues behind all others again: the mutex has `handoff = 0`. After an
 -- error of on_elected, or a campaign that has failed, it pauses first.
 
-local Call = require "zklock.call"
 local core = require "zklock.core"
 local Hold = require "zklock.lock.hold"
 local Lock = require "zklock.lock"
 local new_check = require "zklock.check_self"
 local node = require "zklock.node"
 local options = require "zklock.options"
+local Pause = require "zklock.pause"
 local queue = require "zklock.inspect.queue"
 local text_of = require("zklock.report").text_of
 
 local ipairs, next, pairs, pcall, setmetatable = ipairs, next, pairs, pcall, setmetatable
-local format, min = string.format, math.min
+local format = string.format
 local now = core.now
 local held_acquisition = Hold.held_acquisition
-
---- Seconds before a candidate campaigns again after its campaign has failed ("no_auth", "exhausted", …) or on_elected has raised:
--- the first pause. Each further one is twice as long, up to the longest.
-local PAUSE, LONGEST_PAUSE = 1, 60
 
 ---@class zklock.Leader
 local Leader = {}
 Leader.__index = Leader
 
 local check_self, checked = new_check("leader", "a leader", { [Leader] = true })
-
--- Calls that a candidate makes for itself ------------------------------------------------------------------------------
-
---- A pause: a timer whose deadline is its end.
-local pause_kind = { name = "leader" }
-
-function pause_kind.decided(subject)
-    local state = subject.client:desk().core:state()
-    return subject.cancelled or state == nil or state == "closed"
-end
-
-function pause_kind.results()
-end
-
-function pause_kind.cancel(subject)
-    subject.cancelled = true
-    return true
-end
 
 local campaign
 
@@ -70,24 +48,10 @@ end
 
 --- Campaigns again after a pause, which grows from one failure to the next.
 local function campaign_later(self)
-    local client = self._client
-    local able, problem = Call.is_possible(client)
-    local timer
-    if able then
-        timer, problem = client:desk().core:timer()
+    local begun, problem = self._pause:begin(campaign, self)
+    if not begun and not self._client:desk().closing then
+        report(self, "the candidate campaigns no more", problem)
     end
-    if not timer then
-        if not client:desk().closing then
-            report(self, "the candidate campaigns no more", problem)
-        end
-        return
-    end
-    local pause = min(PAUSE * 2 ^ self._failures, LONGEST_PAUSE)
-    self._failures = self._failures + 1
-    self._pause = Call.begin(client, pause_kind, { client = client, cancelled = false }, timer, pause, function()
-        self._pause = nil
-        campaign(self)
-    end)
 end
 
 --- Acts on a campaign that has failed, or that could not be begun.
@@ -119,6 +83,7 @@ local function run(part, fn, argument)
     end
     local guard = part.leader._client:desk().adapter.guard
     local settle = guard and guard(break_off, part)
+    part.begun = now()
     local ok, problem = pcall(fn, argument)
     if settle then
         settle()
@@ -140,9 +105,20 @@ local function after_term(part)
     campaign(self)
 end
 
+--- Goes on after an error in the candidate's own code: no memory, or Ctrl-C.
+local function recover(self, problem)
+    campaign_later(self)
+    report(self, "the candidate was interrupted", problem)
+end
+
 --- Ends a term: tells the program first. May run in any coroutine.
 local function end_term(self, hold, reason)
-    run({ leader = self, name = "on_lost", after = after_term, hold = hold }, self._on_lost, reason)
+    local ok, problem = pcall(run, { leader = self, name = "on_lost", after = after_term, hold = hold }, self._on_lost, reason)
+    if not ok then
+        self._ending = false
+        hold:begin_release()
+        recover(self, problem)
+    end
 end
 
 --- Ends the present term, if there is one. From now on is_leader is false.
@@ -168,8 +144,8 @@ end
 local function after_elected(part, ok)
     local self = part.leader
     self._working = false
-    if ok or now() - part.begun > LONGEST_PAUSE then
-        self._failures = 0
+    if ok or now() - part.begun > Pause.LONGEST then
+        self._pause:reset()
     end
     if not ok and not self._closed then
         campaign_later(self) -- first: the end of the term would campaign at once
@@ -180,27 +156,41 @@ local function after_elected(part, ok)
     campaign(self) -- if the term is over already
 end
 
---- Runs on_elected.
-local function begin_term(self, hold, token)
-    self._held, self._working = hold, true
-    run({ leader = self, name = "on_elected", after = after_elected, hold = hold, begun = now() }, self._on_elected, token)
-end
-
---- The callback of the mutex: the candidate is elected, or its campaign has failed.
-local function on_answer(self, hold, message, code)
-    self._call = nil
+--- The candidate is elected, and on_elected runs; or its campaign has failed.
+local function take_answer(term, message, code)
+    local self, hold = term.leader, term.hold
     if hold and self._closed then
         hold:begin_release()
     elseif hold then
         local token = hold:token()
         if token then
-            begin_term(self, hold, token)
+            self._held, self._working = hold, true
+            run(term, self._on_elected, token)
         else
             campaign(self) -- it is lost already
         end
     else
         campaign_failed(self, message, code)
     end
+end
+
+--- The callback of the mutex.
+local function on_answer(self, hold, message, code)
+    self._call = nil
+    local term = { leader = self, name = "on_elected", after = after_elected, hold = hold, begun = false }
+    local ok, problem = pcall(take_answer, term, message, code)
+    if ok then
+        return
+    elseif not term.begun then -- no on_lost without an on_elected
+        self._held, self._working = nil, false
+        if hold then
+            hold:begin_release()
+        end
+    elseif self._working then
+        self._working = false
+        step_down(self, "failed", true)
+    end
+    recover(self, problem)
 end
 
 --- Begins to queue for the mutex.
@@ -220,7 +210,7 @@ end
 
 --- Queues for the mutex, unless the candidate does, leads, is closed, pauses, or functions of its last term still run.
 function campaign(self)
-    if self._closed or self._call or self._held or self._working or self._ending or self._pause then
+    if self._closed or self._call or self._held or self._working or self._ending or self._pause:is_on() then
         return
     end
     local queued, message, code = enqueue(self)
@@ -248,14 +238,17 @@ end
 --- For Client:leader: makes a candidate, and begins its campaign. `settings` have been checked, `lock_settings` are those of the
 -- mutex.
 function Leader.new(client, path, settings, lock_settings)
+    local pause, problem, why = Pause.new(client)
+    if not pause then
+        return nil, problem, why
+    end
     local self = setmetatable({
         _client = client, _on_elected = settings.on_elected, _on_lost = settings.on_lost,
+        _pause = pause,   -- before it queues again
         _call = nil,      -- the call for the mutex, while the candidate queues
         _held = nil,      -- the hold of the present term
         _working = false, -- whether on_elected runs
         _ending = false,  -- whether on_lost runs
-        _pause = nil,     -- the call of its pause before it queues again
-        _failures = 0,    -- pauses since on_elected last returned
         _closed = false
     }, Leader)
     lock_settings.handoff = 0
@@ -361,9 +354,7 @@ function Leader:close()
     if self._call then
         self._call:cancel()
     end
-    if self._pause then
-        self._pause:cancel()
-    end
+    self._pause:cancel()
     step_down(self, "closed")
     if not self._ending then
         self._client:desk().leaders[self] = nil

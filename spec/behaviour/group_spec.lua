@@ -137,6 +137,46 @@ describe("a group", function()
         assert.same({ "b" }, data_of(two))
     end)
 
+    --- Makes the next call of a method fail.
+    local function fail_once(object, method)
+        object[method] = function()
+            object[method] = nil
+            return nil, "out of memory", "failed"
+        end
+    end
+
+    it("goes on after a pause when what it does in the background cannot be begun, and says so", function()
+        local path, told, log = fixture.path(), 0, {}
+        local client, link = fixture.client_behind_proxy { wait = loop, session_timeout = 10, log = function(level, message)
+            log[#log + 1] = level == "error" and message or nil
+        end }
+        local group = assert(client:group(path, { on_change = function() told = told + 1 end }))
+        local other = group_of(path)
+        local function await(text, count, what)
+            local before = told
+            what()
+            fixture.pump_until(client, function()
+                return told > before and #log == count
+            end)
+            assert.equal(("the group %s: %s: out of memory"):format(path, text), log[count])
+        end
+        fail_once(client, "exists")
+        await("its changes cannot be followed now", 1, function()
+            fixture.pump_until(client, function() return #log == 1 end)
+            assert.is_true(other:join("a", 20))
+        end)
+        fail_once(client, "children")
+        await("its changes cannot be followed now", 2, function() other:leave() end)
+        assert.is_true(group:join("b", 20))
+        fail_once(group._lock, "acquire")
+        await("could not join again", 3, function()
+            fixture.kill_owner_behind(link, assert(group:members(20))[1].node)
+            fixture.pump_until(client, function() return #log == 3 and group:is_member() end)
+        end)
+        group:close()
+        fixture.await_children(path, 0)
+    end)
+
     it("refuses what cannot be right", function()
         local client = fixture.client()
         mistake(function() client:group("a") end, "client:group: ")

@@ -275,6 +275,49 @@ describe("leadership", function()
         assert.is_true(bert.leader:is_leader())
     end)
 
+    it("gives the mutex back, and queues again, after an error in its own code, as a term begins or ends", function()
+        local path, calls, log, failing = fixture.path(), {}, {}, true
+        local client = fixture.client { wait = setmetatable({ guard = function()
+            if failing then
+                error "no memory"
+            end
+            return function() end
+        end }, { __index = require "zklock.adapters.blocking" }), log = function(_, message)
+            log[#log + 1] = message
+        end }
+        local leader = assert(client:leader(path, {
+            on_elected = function() calls[#calls + 1] = "elected" end,
+            on_lost = function(reason) calls[#calls + 1] = reason end
+        }))
+        local function await(terms)
+            eventually(function()
+                client:pump()
+                return #calls == terms and leader:is_leader()
+            end)
+        end
+        local function await_report()
+            local count = #log
+            eventually(function()
+                client:pump()
+                return #log > count
+            end)
+            assert.truthy(log[#log]:find("the leader " .. path .. ": the candidate was interrupted: ", 1, true), log[#log])
+            fixture.await_children(path, 0)
+            assert.is_false(leader:is_leader())
+            failing = false
+        end
+        await_report()
+        assert.same({}, calls)
+        await(1)
+        failing = true
+        assert.is_true(leader:resign())
+        await_report()
+        await(2)
+        leader:close()
+        fixture.await_children(path, 0)
+        assert.same({ "elected", "elected", "closed" }, calls)
+    end)
+
     it("pauses no longer after close, so that the pause keeps no loop alive", function()
         local has_calls, ends
         local client = fixture.client { wait = setmetatable({ calls = function(_, has)

@@ -151,8 +151,11 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
     as_root=(sudo -n)
 else
+    # shellcheck disable=SC2086 # one word each
+    needed=$found$([ -z "$lacking" ] || required $lacking | sed 's/|.*//; s/^/ /' | tr -d '\n')
+    [ -n "$needed" ] || exit 0
     printf 'Missing packages, and no right to install them. As root:\n\n    apt-get install --no-install-recommends%s\n\n' \
-        "$found$(for names in $lacking; do echo -n " ${names%%[|?]*}"; done)" >&2
+        "$needed" >&2
     exit 1
 fi
 

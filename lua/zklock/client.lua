@@ -351,8 +351,9 @@ local function await_connection(client, timeout)
         if decided == nil then
             return nil, message, code
         elseif not decided then
-            local _, _, why = client._desk.core:state()
-            return nil, client:unreachable(format("no connection within %s", options.in_seconds(timeout))),
+            local _, reason, why = client._desk.core:state()
+            return nil, format("no connection to ZooKeeper at %s within %s: %s", client._desk.servers, options.in_seconds(timeout),
+                reason ~= "" and reason or "it does not answer"),
                 why == "tls_failed" and why or "disconnected"
         end
         state, problem, problem_code = client._desk.core:state()

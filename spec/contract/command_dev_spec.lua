@@ -75,6 +75,13 @@ exec java "$@"
         assert.equal(3, dev:finish().status)
     end)
 
+    it("fails if another program has the port, which may be a server", function()
+        local port = fixture.servers():match ":(%d+)"
+        local result = commands.run { "dev", "--port", port, "--", "echo", "begun" }
+        assert.same({ 125, "" }, { result.status, result.output })
+        assert.truthy(result.errors:find("cannot listen on 127.0.0.1:" .. port .. ": address already in use", 1, true), result.errors)
+    end)
+
     it("says what is missing", function()
         local result = commands.run({ "dev", "--", "true" }, { variables = { "ZOOKEEPER_JAVA=/nonexistent" } })
         assert.equal(125, result.status)

@@ -41,7 +41,12 @@ describe("a man page", function()
             -- A page must have no other text where a term belongs.
             assert.is_nil(page:find "\n%.B [^\n]*,\n", name)
         end
-        assert.truthy(files.read(directory .. "/zklock.1"):find("zklock \\- ", 1, true))
+        local page = files.read(directory .. "/zklock.1")
+        assert.truthy(page:find("zklock \\- ", 1, true))
+        assert.truthy(page:find(".SH SEE ALSO\nzklock\\-run(1), ", 1, true))
+        page = files.read(directory .. "/zklock-run.1")
+        assert.truthy(page:find("\nzklock run [OPTIONS] PATH \\-\\- COMMAND [ARG…]\n.br\nzklock run ", 1, true), page)
+        assert.truthy(page:find(".SH ENVIRONMENT\nZKLOCK_SERVERS ", 1, true))
     end)
 end)
 

@@ -88,7 +88,9 @@ describe("zklock run exits", function()
         assert.equal(124, commands.while_time_runs_out(function(seconds)
             return run({ "-w", seconds, path, "--", "true" }).status
         end))
-        assert.equal(124, run({ "-w", "0", path, "--", "true" }).status)
+        local late = run { "-w", "0", path, "--", "true" }
+        assert.equal(124, late.status)
+        assert.truthy(late.errors:find(("timed out after 0 s: %s is held by web3:4711"):format(path), 1, true), late.errors)
         assert.equal(9, run({ "-n", "-E", "9", path, "--", "true" }).status)
         assert.equal(0, commands.while_time_runs_out(function(seconds)
             return run({ "-w", seconds, "--skip-ok", path, "--", "true" }).status
@@ -111,6 +113,7 @@ describe("zklock run exits", function()
             { "--signal", "NONE", "/x", "--", "true" }, { "-c", "true", "/x", "--", "true" }, { "-w", "-1", "/x", "--", "true" },
             { "--status-fd", "77", "/x", "--", "true" }, { "--lost-fd", "1", "/x", "--", "true" },
             { "--nonsense", "/x", "--", "true" }, { "-p", "2/2", "--lock", "/y", "/x", "--", "true" },
+            { "no-path", "--", "true" }, { "--lock", ("x"):rep(1e5), "/x", "--", "true" },
         } do
             local result = run(words, nowhere)
             assert.equal(125, result.status, table.concat(words, " "))
@@ -118,7 +121,6 @@ describe("zklock run exits", function()
             assert.is_nil(result.errors:find "%.lua:%d", result.errors)
             assert.is_true(#result.errors < 2000, #result.errors)
         end
-        assert.equal(125, run({ "no-path", "--", "true" }).status)
         assert.equal(125, commands.run({ "nonsense" }).status)
     end)
 

@@ -215,9 +215,13 @@ describe("zklock top", function()
         await_shell(shell, 130)
     end)
 
-    it("needs a terminal", function()
+    it("needs a terminal, and one that is not dumb", function()
         local result = commands.run { "top" }
         assert.equal(125, result.status)
         assert.truthy(result.errors:find("top needs a terminal", 1, true))
+        local shell = terminals.open { "bash", "--norc", "--noprofile", "-i" }
+        shell:type("cd " .. cluster.root)
+        shell:type("TERM=dumb " .. cluster.command_line(commands.words { "top" }) .. "; echo code $?")
+        shell:await "top needs a terminal whose cursor it can move.*code 125"
     end)
 end)

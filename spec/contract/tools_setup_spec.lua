@@ -5,19 +5,21 @@ local cluster = require "spec.support.cluster"
 --- Runs tools/setup.sh where all packages that the tests need are installed but for some.
 ---@param missing any those, as a pattern of grep
 ---@param archive any what the archive has, which is known once its lists were fetched
-local function set_up(missing, archive)
+---@param user? any the number of the user who runs it; root unless given
+local function set_up(missing, archive, user)
     return cluster.run { "bash", "-c", ([[
         cd %s || exit
         bin=$(mktemp -d)
         trap 'rm -rf "$bin"' EXIT
         stub() { printf '#!/bin/sh\n%%s\n' "$2" >"$bin/$1" && chmod 755 "$bin/$1"; }
-        stub id 'echo 0'
+        stub id 'echo %d'
+        stub sudo 'exit 1'
         stub dpkg-query "printf 'ii  %%s \n' $(tools/setup.sh --list test | tr '|' '\n' | grep -vE '%s' | tr '\n?' '  ')"
         stub apt-cache '[ -e "$0.fetched" ] || exit
             case " %s " in *" $2 "*) echo "  Candidate: 1" ;; *) echo "  Candidate: (none)" ;; esac'
         stub apt-get 'shift; [ "$1" = update ] && : >"${0%%-get}-cache.fetched" || echo "apt: $*"'
         sed 's|>/dev/null </dev/null|</dev/null|; s|/var/lib/apt/lists|/dev/null|' tools/setup.sh >"$bin/setup"
-        PATH=$bin:$PATH bash "$bin/setup" test]]):format(cluster.quote(cluster.root), missing, archive) }
+        PATH=$bin:$PATH bash "$bin/setup" test]]):format(cluster.quote(cluster.root), user or 0, missing, archive) }
 end
 
 describe("tools/setup.sh #once", function()
@@ -38,6 +40,12 @@ describe("tools/setup.sh #once", function()
         local output, status = set_up("^(chromium|tmux)", "tmux")
         assert.matches("This system has no package: chromium\nInstalling: tmux\n", output, 1, true)
         assert.equal(0, status)
+    end)
+
+    it("tells another user than root what to install, without a package that the tests can do without", function()
+        local output, status = set_up("^(chromium|cmake|(lib)?luajit)", "", 1000)
+        assert.matches("As root:\n\n    apt-get install --no-install-recommends cmake libluajit2-5.1-dev luajit2\n", output, 1, true)
+        assert.equal(1, status)
     end)
 
     it("installs nothing if another package does not exist, and names it", function()

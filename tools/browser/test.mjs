@@ -31,7 +31,7 @@ async function accessible(page) {
   check(found.length === 0, found.join("\n"));
 }
 
-// Nothing is cut off: cards hide what is wider than they are.
+// Nothing is cut off: cards hide what is wider than they are. The columns of the list leave no empty space.
 async function fits(page) {
   const wide = await page.evaluate(() => {
     const found = [...document.querySelectorAll(".tile dd, .tile dt, .tag, h1")].filter((one) => one.scrollWidth > one.clientWidth + 1
@@ -39,9 +39,12 @@ async function fits(page) {
     for (const table of document.querySelectorAll(".card table")) {
       if (table.offsetWidth > table.parentNode.clientWidth + 1) found.push(table.tHead.textContent + table.tBodies[0].textContent);
     }
+    const list = document.querySelector("#locks"), shown = [...list.tHead.rows[0].cells].filter((one) => one.offsetWidth > 0);
+    const columns = shown.reduce((sum, one) => sum + one.offsetWidth, 0);
+    if (columns < list.offsetWidth - 2) found.push(`the columns of the list, ${columns} of ${list.offsetWidth} pixels`);
     return found;
   });
-  check(wide.length === 0, "wider than their places: " + wide.join(" | "));
+  check(wide.length === 0, "do not fit into their places: " + wide.join(" | "));
   check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page is wider than the window");
 }
 

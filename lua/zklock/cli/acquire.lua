@@ -82,10 +82,16 @@ function acquire.paths(arguments)
     return concat({ arguments.path, unpack(arguments.lock) }, ", ")
 end
 
---- Returns a message if the arguments do not fit together.
+--- Returns a message if a path cannot be locked, or the arguments do not fit together.
 function acquire.wrong_arguments(arguments)
     if arguments.permits and arguments.permits.count > 1 and arguments.lock[1] then
         return "-p with a COUNT above 1 cannot be combined with --lock"
+    end
+    for _, path in ipairs { arguments.path, unpack(arguments.lock) } do
+        local wrong = checks.path_problem(path)
+        if wrong then
+            return format("%s (got %s)", wrong, path)
+        end
     end
     return nil
 end
@@ -228,9 +234,10 @@ local function wait_for(session, arguments, context, deadline)
     until got or code ~= "lost" or arguments.no_wait or process.now() >= deadline
     session:quiet()
     if not got then
-        if code == "timeout" and arguments.no_wait then
+        if code == "timeout" and not context.quiet then
             local path, holders = session:describe_holders(members)
-            message = path and format("refused: %s is %s", path, holders) or message
+            local what = arguments.no_wait and "refused" or "timed out after " .. checks.in_seconds(arguments.wait)
+            message = path and format("%s: %s is %s", what, path, holders) or message
         end
         return give_up(arguments, context, message, code)
     elseif said then

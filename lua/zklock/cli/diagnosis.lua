@@ -42,8 +42,8 @@ local FULL = 0.8
 local LARGE, LENGTH = 700 * 1024, 4
 
 --- The defects of releases that reach locks, and the first release of each branch without them. Older branches have them.
-local DEFECTS = "may forget what it has acknowledged (ZOOKEEPER-4643, 4646, 4685, 4785), so that two clients hold one lock, " ..
-    "and tells names of closed directories (CVE-2024-23944) or, with the correction of that alone, "
+local DEFECTS = "may forget what it has acknowledged, so that two clients hold one lock (ZOOKEEPER-4643, 4646, 4685, 4785). " ..
+    "It also tells names of closed directories (CVE-2024-23944) or, where its package corrects that, "
 local MENDED = { ["3.8"] = 4, ["3.9"] = 2 }
 local OLDEST_MENDED = 8 -- 3.8
 

@@ -19,9 +19,9 @@ local HOME, CLEAR_LINE, CLEAR_BELOW = "\27[H", "\27[K", "\27[J"
 local Screen = {}
 Screen.__index = Screen
 
---- Returns whether standard input and output are a terminal.
+--- Returns whether standard input and output are a terminal whose cursor can be moved.
 function Screen.is_possible()
-    return process.is_terminal(STDIN) and process.is_terminal(STDOUT)
+    return process.is_terminal(STDIN) and process.is_terminal(STDOUT) and (os.getenv "TERM" or "dumb") ~= "dumb"
 end
 
 --- Opens the screen. Returns nil if the terminal's settings cannot be read.

@@ -74,19 +74,19 @@ local function find_server()
     return java, concat(jars, ":")
 end
 
---- Returns a port that is free now.
-local function free_port()
+--- Returns the port, or any, if it is free now: where another server listens, the command would use that one.
+local function free_port(port)
     local found, socket = pcall(require, "socket")
     if not found then
-        return nil, "choosing a port needs LuaSocket (Debian: lua-socket): or give --port"
+        return nil, "zklock dev needs LuaSocket (Debian: lua-socket; rock: luasocket)"
     end
-    local listener, problem = socket.bind("127.0.0.1", 0)
+    local listener, problem = socket.bind("127.0.0.1", port or 0)
     if not listener then
-        return nil, problem
+        return nil, format("cannot listen on 127.0.0.1:%d: %s", port or 0, problem)
     end
-    local _, port = listener:getsockname()
+    local _, chosen = listener:getsockname()
     listener:close()
-    return port
+    return chosen
 end
 
 --- Returns the end of the server's log.
@@ -145,14 +145,11 @@ function Server.start(context, port)
     if not java then
         return nil, classes
     end
-    local problem
-    if not port then
-        port, problem = free_port()
-        if not port then
-            return nil, problem
-        end
+    local free, problem = free_port(port)
+    if not free then
+        return nil, problem
     end
-    local self = setmetatable({ port = port, address = format("127.0.0.1:%d", port), directory = false, pid = false }, Server)
+    local self = setmetatable({ port = free, address = format("127.0.0.1:%d", free), directory = false, pid = false }, Server)
     self.guard, problem = process.guard "TERM"
     local made = self.guard
     if made then

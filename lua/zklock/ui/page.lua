@@ -680,8 +680,7 @@ function drawList() {
 // Only the rows in the window exist: a thousand locks scroll like ten.
 const above = make("tr", "space"), below = make("tr", "space");
 for (const row of [above, below]) {
-  const cell = make("td");
-  cell.colSpan = COLUMNS.length; row.append(cell); row.setAttribute("aria-hidden", "true");
+  row.append(make("td")); row.setAttribute("aria-hidden", "true");
 }
 function drawRows() {
   const body = $("rows"), top = body.getBoundingClientRect().top;

@@ -10,9 +10,10 @@ local huge = math.huge
 --- Seconds between TERM and KILL for what the command leaves behind.
 local GRACE = 5
 
-local dev = { summary = "Run a command or a shell with a throwaway ZooKeeper: zklock dev [--port N] [-- COMMAND [ARG…]]" }
+local dev = { summary = "Run a command or a shell with a throwaway ZooKeeper." }
 
 function dev.define(parser)
+    parser:usage "Usage: zklock dev [-h] [--port N] [-- COMMAND [ARG…]]"
     parser:option "--port":argname "N":convert(settings.number("a port", 1, 65535, true)):description
         "The server's port (a free one)."
 end

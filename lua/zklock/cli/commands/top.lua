@@ -334,7 +334,7 @@ end
 
 function top.run(arguments, context)
     if not Screen.is_possible() then
-        return context:fail(codes.FAILED, "top needs a terminal; zklock ls and zklock watch do not")
+        return context:fail(codes.FAILED, "top needs a terminal whose cursor it can move; zklock ls and zklock watch do not")
     end
     local view, delay = new_view(arguments.paths), arguments.delay or INTERVAL
     return looking.with_session(arguments, context, function(session)

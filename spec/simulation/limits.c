@@ -65,7 +65,10 @@ void check_limit(int path)
 
 int32_t most_permits(const acquisition_record *record)
 {
-    int32_t now = is_resized(record->path) ? run.limit_now[record->path] : record->limit;
+    int32_t now = run.limit_now[record->path];
+    if (!is_resized(record->path) && (!run.resizes || record->limit > now)) {
+        now = record->limit; /* an administrator may have deleted the mark */
+    }
     return run.resizes ? greatest_limit(record->path, now, 1) : now;
 }
 

@@ -433,8 +433,7 @@ static void find_own(zkl_entry *entry, int rc, const zkl_reply *reply)
             zkl_entry_make_runnable(entry);
             return;
         }
-        bool transient =
-            rc == ZOK || rc == ZNONODE || rc == ZTHROTTLEDOP || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+        bool transient = rc == ZOK || rc == ZNONODE || rc == ZTHROTTLEDOP || zkl_not_answered(rc);
         if (entry->wanted && !transient) {
             /*
              * The directory may not be listed. The node may exist, so the search goes on, but no acquisition waits for

@@ -65,7 +65,7 @@ static void latch_looks_again(zkl_entry *entry, bool later)
 
 static void latch_failed(zkl_entry *entry, int rc)
 {
-    if (zkl_outcome_unknown(rc) || rc == ZTHROTTLEDOP || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+    if (zkl_not_answered(rc) || rc == ZTHROTTLEDOP) {
         latch_looks_again(entry, rc == ZTHROTTLEDOP);
     } else {
         zkl_entry_refuse(entry, rc, "using the latch");

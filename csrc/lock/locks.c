@@ -173,8 +173,7 @@ static void locks_refused(void *owner, zkl_code code, const char *message)
     for (acquisition = TAILQ_FIRST(&locks->acquisitions); acquisition != NULL; acquisition = next) {
         next = TAILQ_NEXT(acquisition, all);
         if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
-            zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
-            zkl_acquisition_leave(acquisition);
+            zkl_acquisition_refuse(acquisition, code, "%s", message);
         }
     }
 }

@@ -213,8 +213,7 @@ static void parents_decided(zkl_queue *queue)
     } else if (rc == ZNONODE && strchr(queue->path + 1, '/') != NULL) {
         rc = ZOK; /* a directory above existed and was reaped a moment later: start again */
     }
-    bool failed = rc != ZOK && rc != ZNODEEXISTS && rc != ZTHROTTLEDOP && !zkl_outcome_unknown(rc) &&
-                  rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE;
+    bool failed = rc != ZOK && rc != ZNODEEXISTS && rc != ZTHROTTLEDOP && !zkl_not_answered(rc);
     zkl_directory_outcome outcome = failed               ? ZKL_DIRECTORY_FAILED
                                     : rc == ZTHROTTLEDOP ? ZKL_DIRECTORY_LATER
                                                          : ZKL_DIRECTORY_READY;
@@ -338,9 +337,7 @@ static void on_flags_made(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_queue *queue = owner;
     (void)note_container(queue->locks, rc, reply);
-    bool again = rc == ZOK || rc == ZNODEEXISTS || rc == ZTHROTTLEDOP || zkl_outcome_unknown(rc);
-    bool over = rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
-    if (!again && !over) {
+    if (rc != ZOK && rc != ZNODEEXISTS && rc != ZTHROTTLEDOP && !zkl_not_answered(rc)) {
         zkl_queue_refuse_flags(queue);
     }
     zkl_queue_drop(queue);

@@ -447,12 +447,6 @@ static void free_if_done(zkl_operation *operation)
     }
 }
 
-/* Returns whether the request got no answer: the session is over, the handle is closed, or the connection was lost. */
-static bool was_not_answered(int rc)
-{
-    return zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
-}
-
 /* Returns whether the operation succeeded. For exists, ZNONODE is an answer too, and leaves a watch for the creation. */
 static bool is_success(const zkl_operation *operation, int rc)
 {
@@ -475,9 +469,9 @@ static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
     } else if (rc == ZTHROTTLEDOP) {
         wait_again(operation); /* the server has too much to do, and has not executed it */
         pause_sending(operations);
-    } else if (was_not_answered(rc) && is_read(operation->kind)) {
+    } else if (zkl_not_answered(rc) && is_read(operation->kind)) {
         wait_again(operation);
-    } else if (was_not_answered(rc)) {
+    } else if (zkl_not_answered(rc)) {
         operations->wire->stats.unknown_outcomes++;
         fail_operation(operation, ZKL_DISCONNECTED,
                        "the connection was lost (%s): whether it was executed is not known", zerror(rc));

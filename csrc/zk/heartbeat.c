@@ -581,7 +581,7 @@ static bool all_passed(const struct zkl_checks *checks)
 /* Logs an answer that is neither yes nor no, unless its cause is known to pass by itself. */
 static void note_unproven(zkl_heartbeat *heartbeat, int rc)
 {
-    if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+    if (!zkl_not_answered(rc)) {
         zkl_wire_log(heartbeat->wire, ZOO_LOG_LEVEL_ERROR,
                      "the lease cannot be extended: checking our own nodes gives '%s'%s", zerror(rc),
                      rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");

@@ -118,7 +118,10 @@ static void close_all_at_exit(void)
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_WITHIN_SECONDS;
-    zkl_registry_drain(close_at_exit, await_end, &until);
+    zkl_client *client;
+    while ((client = zkl_registry_take(close_at_exit)) != NULL) {
+        await_end(client, &until);
+    }
 }
 
 /* Once a process, before its first client. */
@@ -169,8 +172,6 @@ static zkl_client *new_client(const zkl_client_options *options, char *message)
     }
     return client;
 }
-
-/* --- opening and closing ------------------------------------------------------------------------------------------- */
 
 /* --- TLS ----------------------------------------------------------------------------------------------------------- */
 

@@ -178,12 +178,6 @@ static void locks_refused(void *owner, zkl_code code, const char *message)
     }
 }
 
-/* What the server refused may be tried again. */
-static void locks_retry(void *owner)
-{
-    zkl_entries_end_backoff(owner);
-}
-
 /* It is not certain any more that the session exists. */
 static void lapsed(void *owner)
 {
@@ -216,7 +210,7 @@ const zkl_session_listener zkl_locks_listener = {
     .lost = lost,
     .over = locks_over,
     .refused = locks_refused,
-    .retry = locks_retry,
+    .retry = zkl_entries_end_backoff,
     .lapsed = lapsed,
     .leased = leased,
 };

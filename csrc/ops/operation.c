@@ -767,21 +767,11 @@ void zkl_operations_free(zkl_operations *operations)
 
 /* --- what the session reports -------------------------------------------------------------------------------------- */
 
-static void operations_ready(void *owner)
-{
-    zkl_user_watches_resume(owner);
-}
-
 static void operations_over(void *owner, const char *why)
 {
     zkl_operations *operations = owner;
     (void)why;
     zkl_user_watches_end(operations, zkl_session_closing(operations->session) ? ZKL_CLOSED : ZKL_LOST);
-}
-
-static void operations_closed(void *owner)
-{
-    zkl_user_watches_closed(owner);
 }
 
 static void operations_refused(void *owner, zkl_code code, const char *message)
@@ -797,9 +787,9 @@ static void operations_retry(void *owner)
 }
 
 const zkl_session_listener zkl_operations_listener = {
-    .ready = operations_ready,
+    .ready = zkl_user_watches_resume,
     .over = operations_over,
-    .closed = operations_closed,
+    .closed = zkl_user_watches_closed,
     .refused = operations_refused,
     .retry = operations_retry,
 };

@@ -138,7 +138,7 @@ static zkl_user_watch *next_on(const zkl_operations *operations, const char *pat
 }
 
 /* Returns whether the program still waits, or is about to wait, for this kind of watch on a path. */
-static bool user_watch_is_wanted(const zkl_operations *operations, const char *path, bool children)
+static bool user_watch_is_wanted(const void *operations, const char *path, bool children)
 {
     const zkl_user_watch *watch = NULL;
     while ((watch = next_on(operations, path, watch)) != NULL) {
@@ -151,7 +151,7 @@ static bool user_watch_is_wanted(const zkl_operations *operations, const char *p
 }
 
 /* All watches of one kind on a node were removed, including those that the program does not need any more. */
-static void forget_user_watch(zkl_operations *operations, const char *path, bool children)
+static void forget_user_watch(void *operations, const char *path, bool children)
 {
     zkl_user_watch *next;
     for (zkl_user_watch *watch = next_on(operations, path, NULL); watch != NULL; watch = next) {
@@ -262,8 +262,9 @@ void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *pa
     }
 }
 
-void zkl_user_watches_resume(zkl_operations *operations)
+void zkl_user_watches_resume(void *owner)
 {
+    zkl_operations *operations = owner;
     zkl_user_watch *next;
     for (zkl_user_watch *watch = zkl_table_after(&operations->watches, NULL); watch != NULL; watch = next) {
         next = zkl_table_after(&operations->watches, watch);
@@ -284,8 +285,9 @@ void zkl_user_watches_end(zkl_operations *operations, zkl_code code)
     }
 }
 
-void zkl_user_watches_closed(zkl_operations *operations)
+void zkl_user_watches_closed(void *owner)
 {
+    zkl_operations *operations = owner;
     zkl_user_watch *next;
     for (zkl_user_watch *watch = zkl_table_after(&operations->watches, NULL); watch != NULL; watch = next) {
         next = zkl_table_after(&operations->watches, watch);
@@ -295,16 +297,4 @@ void zkl_user_watches_closed(zkl_operations *operations)
     }
 }
 
-/* --- what the session asks ------------------------------------------------------------------------------------------ */
-
-static bool wanted(const void *owner, const char *path, bool children)
-{
-    return user_watch_is_wanted(owner, path, children);
-}
-
-static void removed(void *owner, const char *path, bool children)
-{
-    forget_user_watch(owner, path, children);
-}
-
-const zkl_other_watches zkl_program_watches = {.wanted = wanted, .removed = removed};
+const zkl_other_watches zkl_program_watches = {.wanted = user_watch_is_wanted, .removed = forget_user_watch};

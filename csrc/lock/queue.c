@@ -19,15 +19,12 @@
 static zkl_queue *new_queue(zkl_locks *locks, const char *path)
 {
     size_t length = strlen(path);
-    zkl_queue *queue = zkl_alloc(sizeof *queue);
-    char *copy = zkl_copy(path, length);
-    if (queue == NULL || copy == NULL) {
-        zkl_free(queue);
-        zkl_free(copy);
+    zkl_queue *queue = zkl_alloc(sizeof *queue + length + 1);
+    if (queue == NULL) {
         return NULL;
     }
+    memcpy(queue->path, path, length);
     queue->locks = locks;
-    queue->path = copy;
     TAILQ_INIT(&queue->entries);
     zkl_table_add(&locks->queues, queue, zkl_hash_text(path, length));
     return queue;
@@ -60,7 +57,6 @@ void zkl_queue_drop(zkl_queue *queue)
         return;
     }
     zkl_table_remove(&queue->locks->queues, queue);
-    zkl_free(queue->path);
     zkl_free(queue);
 }
 

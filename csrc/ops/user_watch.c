@@ -24,7 +24,6 @@ typedef enum {
 struct zkl_user_watch {
     zkl_link in_watches;
     zkl_operations *operations;
-    char *path;
     void (*fired)(void *user, zkl_node_event event, zkl_code code);
     void *user;
     zkl_watch_state state;
@@ -33,6 +32,7 @@ struct zkl_user_watch {
     bool flying;   /* the reply to its removal is still to come, even if the watch is not REMOVING any more */
     bool cleaning; /* counted in the session's `cleaning` */
     bool counted;  /* counted among the watches of the session: not once it has fired, or could not be set */
+    char path[];
 };
 
 bool zkl_user_watches_init(zkl_operations *operations)
@@ -66,21 +66,19 @@ static void set_counted(zkl_user_watch *watch, bool counted)
 zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path, bool children,
                                    void (*fired)(void *user, zkl_node_event event, zkl_code code), void *user)
 {
-    zkl_user_watch *watch = zkl_alloc(sizeof *watch);
-    char *copy = zkl_copy(path, strlen(path));
-    if (watch == NULL || copy == NULL) {
-        zkl_free(watch);
-        zkl_free(copy);
+    size_t length = strlen(path);
+    zkl_user_watch *watch = zkl_alloc(sizeof *watch + length + 1);
+    if (watch == NULL) {
         return NULL;
     }
+    memcpy(watch->path, path, length);
     watch->operations = operations;
-    watch->path = copy;
     watch->children = children;
     watch->fired = fired;
     watch->user = user;
     watch->interest = ZKL_INTEREST_AWAITED;
     watch->state = ZKL_WATCH_IDLE;
-    zkl_table_add(&operations->watches, watch, zkl_hash_text(path, strlen(path)));
+    zkl_table_add(&operations->watches, watch, zkl_hash_text(path, length));
     set_counted(watch, true);
     return watch;
 }
@@ -114,7 +112,6 @@ static void free_user_watch_if_unused(zkl_user_watch *watch)
     set_cleaning(watch, false);
     set_counted(watch, false);
     zkl_table_remove(&watch->operations->watches, watch);
-    zkl_free(watch->path);
     zkl_free(watch);
 }
 

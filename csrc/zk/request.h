@@ -36,7 +36,7 @@ typedef struct {
     zkl_proof proof;
 } zkl_ask;
 
-/* The state of a request's context. Each state has its list in zkl_wire. */
+/* The state of a request's context. ORPHAN and SPARE have lists in zkl_wire. */
 typedef enum {
     ZKL_REQUEST_FLYING, /* set by begin_request: the C client will complete it, once */
     ZKL_REQUEST_ORPHAN, /* set by request_refused: the C client has refused it and may complete it all the same, without effect */
@@ -45,19 +45,12 @@ typedef enum {
 
 /* The context of one asynchronous call of the C client. */
 struct zkl_request {
-    TAILQ_ENTRY(zkl_request) all;
+    SLIST_ENTRY(zkl_request) next; /* in the list of its state */
     zkl_wire *wire;
-    zkl_on_reply on_reply;
-    void *owner;
-    void (*release)(void *kept);
-    void *kept;
-    void *memory;
+    zkl_ask ask;
     int64_t sent_at;
     zkl_evidence evidence;
     uint32_t connection;
-    uint32_t generation;
-    int32_t tag;
-    zkl_proof proof;
     zkl_request_state state;
 };
 
@@ -98,8 +91,6 @@ int zkl_send_configuration(zkl_wire *wire, const zkl_ask *ask, watcher_fn watche
 int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children);
 /* Makes the C client forget a watcher of a node, without a request: there is no connection. */
 void zkl_forget_watch(const zkl_wire *wire, const char *path, watcher_fn watcher, void *context);
-/* Begins with no request. */
-void zkl_requests_init(zkl_wire *wire);
 /* Frees the contexts that the C client can no longer complete. To be called after zookeeper_close. */
 void zkl_requests_closed(zkl_wire *wire);
 /* Frees all contexts that are not in flight. */

@@ -165,7 +165,6 @@ bool zkl_session_init(zkl_session *session, const zkl_session_config *config, co
     session->wire.backing_off_until = ZKL_NEVER;
     session->state = ZKL_STATE_CONNECTING;
     zkl_lease_init(&wire->lease, config->lease);
-    zkl_requests_init(wire);
     zkl_heartbeat_init(&session->heartbeat, wire, prove, session);
     bool watches = zkl_watches_init(&session->watches, wire);
     return watches && session->servers != NULL && session->addresses != NULL && session->wire.hosts != NULL &&

@@ -119,9 +119,6 @@ static void transact(zkl_entry *entry, const char *node, const char *gate, long 
         (last ? zoo_delete_op_init : zoo_check_op_init)(&ops[1], checked, -1);
         zoo_set_op_init(&ops[2], path, data, length, version, NULL);
         made->entry = entry;
-        for (int i = 0; i < PARTS; i++) {
-            made->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer does not say it */
-        }
         ask.owner = ask.memory = made;
         ask.tag = counts;
     }

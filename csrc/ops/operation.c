@@ -394,19 +394,6 @@ static int32_t find_failed_part(const zkl_operation *operation)
     return -1;
 }
 
-/*
- * Returns whether all parts succeeded. The C client reports success even if parts of the answer say otherwise, or are
- * missing.
- */
-static bool all_succeeded(const zkl_operation *operation)
-{
-    bool succeeded = true;
-    for (int32_t i = 0; i < operation->part_count; i++) {
-        succeeded = succeeded && operation->results[i].err == ZOK;
-    }
-    return succeeded;
-}
-
 static void fail_multi(zkl_operation *operation, int rc)
 {
     int32_t index = find_failed_part(operation);
@@ -493,8 +480,10 @@ static void on_replied(void *owner, int rc, const zkl_reply *reply)
     if (abandoned) {
         leave_watch(operation);
     } else {
-        bool sound = rc != ZOK || ((reply->names == NULL || zkl_list_is_sound(reply->names)) &&
-                                   (operation->kind != ZKL_OPERATION_MULTI || all_succeeded(operation)));
+        bool sound =
+            rc != ZOK ||
+            ((reply->names == NULL || zkl_list_is_sound(reply->names)) &&
+             (operation->kind != ZKL_OPERATION_MULTI || zkl_all_succeeded(operation->results, operation->part_count)));
         take_reply(operation, sound ? rc : ZMARSHALLINGERROR, reply);
     }
     if (is_finished(operation)) {
@@ -539,7 +528,6 @@ static bool init_multi(zkl_operation *operation)
     operation->stats = zkl_alloc(count * sizeof *operation->stats);
     bool whole = operation->ops != NULL && operation->results != NULL && operation->stats != NULL;
     for (int32_t i = 0; whole && i < operation->part_count; i++) {
-        operation->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
         whole = init_op(operation, i);
     }
     if (!whole) {

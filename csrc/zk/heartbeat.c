@@ -323,7 +323,6 @@ static void add_check(struct zkl_checks *checks, zkl_item *item, const zkl_item_
     item->visits++;
     checks->items[checks->count] = (struct zkl_check){item, facts->generation};
     zoo_check_op_init(&checks->ops[checks->count], facts->path, -1);
-    checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this node */
     checks->heartbeat->wire->items->keep(item);
     checks->count++;
     checks->bytes += check_bytes(checks->heartbeat, facts->path);
@@ -568,16 +567,6 @@ static void on_pulsed(void *owner, int rc, const zkl_reply *reply)
     }
 }
 
-/* Returns whether all checks passed. The C client reports success even if parts of the answer say otherwise, or are missing. */
-static bool all_passed(const struct zkl_checks *checks)
-{
-    bool passed = true;
-    for (int32_t i = 0; i < checks->count; i++) {
-        passed = passed && checks->results[i].err == ZOK;
-    }
-    return passed;
-}
-
 /* Logs an answer that is neither yes nor no, unless its cause is known to pass by itself. */
 static void note_unproven(zkl_heartbeat *heartbeat, int rc)
 {
@@ -595,7 +584,7 @@ static void on_checked(void *owner, int rc, const zkl_reply *reply)
     struct zkl_checks *checks = owner;
     zkl_heartbeat *heartbeat = checks->heartbeat;
     checks->flying--;
-    rc = rc == ZOK && !all_passed(checks) ? ZMARSHALLINGERROR : rc;
+    rc = rc == ZOK && !zkl_all_succeeded(checks->results, checks->count) ? ZMARSHALLINGERROR : rc;
     rc = rc == ZNONODE && ZKL_BROKEN(ZKL_BREAK_EVICTED) ? ZOK : rc;
     checks->failed = checks->failed || rc != ZOK;
     if (rc == ZNONODE) {

@@ -265,9 +265,21 @@ int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path)
 
 int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results)
 {
+    for (int32_t i = 0; i < count; i++) {
+        results[i].err = ZRUNTIMEINCONSISTENCY;
+    }
     zkl_request *request = begin_request(wire, ask);
     return request == NULL ? NO_CONTEXT
                            : end_request(request, zoo_amulti(wire->handle, count, ops, results, on_code, request));
+}
+
+bool zkl_all_succeeded(const zoo_op_result_t *results, int32_t count)
+{
+    bool succeeded = true;
+    for (int32_t i = 0; i < count; i++) {
+        succeeded = succeeded && results[i].err == ZOK;
+    }
+    return succeeded;
 }
 
 int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children)

@@ -83,8 +83,13 @@ int zkl_send_list(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_
 /* Reads the acl. */
 int zkl_send_acl(zkl_wire *wire, const zkl_ask *ask, const char *path);
 int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path);
-/* `ops` and `results` must stay until the reply, or until the handle is closed. */
+/*
+ * `ops` and `results` must stay until the reply, or until the handle is closed. The result of a part that the answer says nothing about is
+ * ZRUNTIMEINCONSISTENCY.
+ */
 int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results);
+/* Returns whether all parts succeeded. The C client reports success even if parts of the answer say otherwise, or are missing. */
+bool zkl_all_succeeded(const zoo_op_result_t *results, int32_t count);
 /* Reads the ensemble's configuration (ZOO_CONFIG_NODE), which is below no chroot. */
 int zkl_send_configuration(zkl_wire *wire, const zkl_ask *ask, watcher_fn watcher, void *context);
 /* Removes all watches of this session on a node, or on its children. */

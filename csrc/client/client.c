@@ -200,17 +200,13 @@ static bool make_tls_link(zkl_client *client, const zkl_client_options *options,
 static void tls_closing(void *context)
 {
     const zkl_client *client = context;
-    if (client->tls_link != NULL) {
-        zkl_tls_link_closing(client->tls_link);
-    }
+    zkl_tls_link_closing(client->tls_link);
 }
 
 static void tls_closed(void *context)
 {
     const zkl_client *client = context;
-    if (client->tls_link != NULL) {
-        zkl_tls_link_closed(client->tls_link);
-    }
+    zkl_tls_link_closed(client->tls_link);
 }
 
 /* --- connecting ----------------------------------------------------------------------------------------------------- */
@@ -304,8 +300,8 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
         .session.log = log_line,
         .session.sending = zkl_turn_sending,
         .session.sent = zkl_turn_sent,
-        .session.closing = tls_closing,
-        .session.closed = tls_closed,
+        .session.closing = client->tls_link != NULL ? tls_closing : NULL,
+        .session.closed = client->tls_link != NULL ? tls_closed : NULL,
         .session.reach = reach_server,
         .session.reached = reached,
         .session.answered = answered,

@@ -97,12 +97,6 @@ static void set_number(lua_State *L, const char *name, lua_Number value)
     lua_setfield(L, -2, name);
 }
 
-static void set_integer(lua_State *L, const char *name, int32_t value)
-{
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, name);
-}
-
 /*
  * Sets a field to 64 bits as 16 hexadecimal digits, because numbers before Lua 5.3 cannot hold them. The digits are
  * ordered by bytes, but not by strcoll.

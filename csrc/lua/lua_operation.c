@@ -147,7 +147,7 @@ static void push_parts(lua_State *L, const zkl_operation_result *result)
 {
     lua_createtable(L, result->part_count, 0);
     for (int32_t i = 0; i < result->part_count; i++) {
-        const zkl_part_result *part = &result->parts[i];
+        const zkl_operation_result *part = &result->parts[i];
         if (part->kind == ZKL_OPERATION_CREATE) {
             lua_pushstring(L, part->path);
         } else if (part->kind == ZKL_OPERATION_SET) {

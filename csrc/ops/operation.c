@@ -323,7 +323,7 @@ static bool copy_parts(zkl_operation_result *result, const zkl_operation *operat
     result->parts = zkl_alloc((size_t)operation->part_count * sizeof *result->parts);
     bool whole = result->parts != NULL;
     for (int32_t i = 0; whole && i < operation->part_count; i++) {
-        zkl_part_result *part = &result->parts[result->part_count++];
+        zkl_operation_result *part = &result->parts[result->part_count++];
         part->kind = operation->parts[i].kind;
         if (part->kind == ZKL_OPERATION_CREATE) {
             const char *created = operation->results[i].value;
@@ -599,7 +599,7 @@ static void send_operation(zkl_operation *operation)
     }
     enter_operation(operation, ZKL_OPERATION_STATE_DECIDING);
     if (makes_ephemeral(operation)) {
-        zkl_heartbeat_note_ephemeral(&operations->session->heartbeat);
+        operations->session->heartbeat.own_ephemerals = true;
     }
     if (operation->watch != NULL) {
         zkl_user_watch_arming(operation->watch);

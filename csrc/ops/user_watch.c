@@ -56,7 +56,7 @@ static void set_counted(zkl_user_watch *watch, bool counted)
     if (watch->counted != counted) {
         zkl_session *session = watch->operations->session;
         watch->counted = counted;
-        zkl_heartbeat_count(&session->heartbeat, counted ? 1 : -1);
+        session->heartbeat.program_watches += counted ? 1 : -1;
         zkl_watches_reserve(&session->watches,
                             (counted ? 1 : -1) * bytes_of_user_watch(watch->operations, watch->path));
         session->wire.stats.watches += counted ? 1 : -1;

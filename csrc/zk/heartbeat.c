@@ -138,16 +138,6 @@ void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_stat
     item->state = state;
 }
 
-void zkl_heartbeat_count(zkl_heartbeat *heartbeat, int32_t program_watches)
-{
-    heartbeat->program_watches += program_watches;
-}
-
-void zkl_heartbeat_note_ephemeral(zkl_heartbeat *heartbeat)
-{
-    heartbeat->own_ephemerals = true;
-}
-
 /* Returns whether the session has, or may get, anything that a new session would not have. */
 static bool has_something(const zkl_heartbeat *heartbeat)
 {
@@ -222,11 +212,6 @@ void zkl_heartbeat_disconnected(zkl_heartbeat *heartbeat)
             loosen(heartbeat, item);
         }
     }
-}
-
-void zkl_heartbeat_end(zkl_heartbeat *heartbeat)
-{
-    heartbeat->check_at = ZKL_NEVER;
 }
 
 void zkl_heartbeat_want(zkl_heartbeat *heartbeat)

@@ -118,7 +118,7 @@ void zkl_session_date_answers(zkl_session *session)
 static void end_lease(zkl_session *session)
 {
     zkl_lease *lease = &session->wire.lease;
-    zkl_heartbeat_end(&session->heartbeat);
+    session->heartbeat.check_at = ZKL_NEVER;
     zkl_lease_await_no_more(lease);
     if (lease->required && lease->until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
         zkl_lease_set_until(lease, 0);

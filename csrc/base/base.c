@@ -47,6 +47,11 @@ bool zkl_outcome_unknown(int rc)
            rc == ZSESSIONMOVED;
 }
 
+bool zkl_not_answered(int rc)
+{
+    return zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+}
+
 zkl_code zkl_code_of(int rc)
 {
     switch (rc) {
@@ -64,11 +69,8 @@ zkl_code zkl_code_of(int rc)
         return ZKL_BAD_VERSION;
     case ZNOTEMPTY:
         return ZKL_NOT_EMPTY;
-    case ZSESSIONEXPIRED:
-    case ZINVALIDSTATE:
-        return ZKL_DISCONNECTED;
     default:
-        return zkl_outcome_unknown(rc) ? ZKL_DISCONNECTED : ZKL_FAILED;
+        return zkl_not_answered(rc) ? ZKL_DISCONNECTED : ZKL_FAILED;
     }
 }
 

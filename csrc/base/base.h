@@ -71,6 +71,8 @@ const char *zkl_code_name(zkl_code code);
 
 /* Returns whether the outcome of a request that ended with `rc` is unknown: it may have been executed or not. */
 bool zkl_outcome_unknown(int rc);
+/* Returns whether no server has answered: the outcome is unknown, the session is over, or the handle is closed. */
+bool zkl_not_answered(int rc);
 /* Returns the reason that ZooKeeper's `rc` means. */
 zkl_code zkl_code_of(int rc);
 /* Returns the meaning of `rc` in words: zerror, or our own words for a code that the C client does not know. */

@@ -118,7 +118,10 @@ static void close_all_at_exit(void)
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_WITHIN_SECONDS;
-    zkl_registry_drain(close_at_exit, await_end, &until);
+    zkl_client *client;
+    while ((client = zkl_registry_take(close_at_exit)) != NULL) {
+        await_end(client, &until);
+    }
 }
 
 /* Once a process, before its first client. */
@@ -170,8 +173,6 @@ static zkl_client *new_client(const zkl_client_options *options, char *message)
     return client;
 }
 
-/* --- opening and closing ------------------------------------------------------------------------------------------- */
-
 /* --- TLS ----------------------------------------------------------------------------------------------------------- */
 
 /* Returns false if there is to be TLS and it cannot be; `message` and *code then say why. */
@@ -199,17 +200,13 @@ static bool make_tls_link(zkl_client *client, const zkl_client_options *options,
 static void tls_closing(void *context)
 {
     const zkl_client *client = context;
-    if (client->tls_link != NULL) {
-        zkl_tls_link_closing(client->tls_link);
-    }
+    zkl_tls_link_closing(client->tls_link);
 }
 
 static void tls_closed(void *context)
 {
     const zkl_client *client = context;
-    if (client->tls_link != NULL) {
-        zkl_tls_link_closed(client->tls_link);
-    }
+    zkl_tls_link_closed(client->tls_link);
 }
 
 /* --- connecting ----------------------------------------------------------------------------------------------------- */
@@ -303,8 +300,8 @@ static bool make_engine(zkl_client *client, const zkl_client_options *options)
         .session.log = log_line,
         .session.sending = zkl_turn_sending,
         .session.sent = zkl_turn_sent,
-        .session.closing = tls_closing,
-        .session.closed = tls_closed,
+        .session.closing = client->tls_link != NULL ? tls_closing : NULL,
+        .session.closed = client->tls_link != NULL ? tls_closed : NULL,
         .session.reach = reach_server,
         .session.reached = reached,
         .session.answered = answered,

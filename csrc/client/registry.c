@@ -174,9 +174,9 @@ void zkl_registry_remove(zkl_registration *registration)
     unlock_registry();
 }
 
-/* The registry is locked. */
-static void mark_all(void (*mark)(struct zkl_client *client))
+struct zkl_client *zkl_registry_take(void (*mark)(struct zkl_client *client))
 {
+    lock_registry();
     zkl_registration *registration;
     TAILQ_FOREACH(registration, &registry, open)
     {
@@ -185,22 +185,13 @@ static void mark_all(void (*mark)(struct zkl_client *client))
             mark(registration->client);
         }
     }
-}
-
-void zkl_registry_drain(void (*mark)(struct zkl_client *client),
-                        void (*await)(struct zkl_client *client, const struct timespec *until),
-                        const struct timespec *until)
-{
-    zkl_registration *first;
-    lock_registry();
-    while (mark_all(mark), (first = TAILQ_FIRST(&registry)) != NULL) {
-        struct zkl_client *client = first->client;
+    zkl_registration *first = TAILQ_FIRST(&registry);
+    struct zkl_client *client = first != NULL ? first->client : NULL;
+    if (first != NULL) {
         remove_registration(first);
-        unlock_registry(); /* the client's thread needs it on its way out */
-        await(client, until);
-        lock_registry();
     }
-    unlock_registry();
+    unlock_registry(); /* the client's thread needs it on its way out */
+    return client;
 }
 
 uint32_t zkl_registry_forks(void)

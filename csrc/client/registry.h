@@ -10,13 +10,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <time.h>
 
 /* A client's place in the registry. All fields: the registry's mutex. */
 typedef struct zkl_registration {
     TAILQ_ENTRY(zkl_registration) open; /* `open.tqe_prev` is NULL while it is not in the registry */
     struct zkl_client *client;          /* constant once it was added */
-    bool marked;                        /* by zkl_registry_drain */
+    bool marked;                        /* by zkl_registry_take */
 } zkl_registration;
 
 /* Once a process, before the first client is opened: from then on the registry notices forks. */
@@ -26,13 +25,10 @@ void zkl_registry_add(zkl_registration *registration, struct zkl_client *client)
 /* Harmless if it is not in the registry any more. Any thread. */
 void zkl_registry_remove(zkl_registration *registration);
 /*
- * Empties the registry: calls `mark` for each client, then takes one after the other out and calls `await` for it. The registry is
- * locked from the marks to the first removal, and while `mark` is called, so that no client ends in between. A client that is opened
- * meanwhile is marked and taken too. `until` is passed on to `await`, during which the registry is not locked. Any thread.
+ * Calls `mark` for each client that was not marked, then takes the first one out and returns it; NULL: the registry is empty. It is locked
+ * meanwhile, so that no client ends in between. Any thread.
  */
-void zkl_registry_drain(void (*mark)(struct zkl_client *client),
-                        void (*await)(struct zkl_client *client, const struct timespec *until),
-                        const struct timespec *until);
+struct zkl_client *zkl_registry_take(void (*mark)(struct zkl_client *client));
 /*
  * Returns the number of forks between this process and the process that loaded the module. Every call of a client compares it.
  * getpid() would do too, but it is a system call, and each acquisition would take about twenty of them. Any thread.

@@ -134,6 +134,15 @@ void zkl_acquisition_finish(zkl_acquisition *acquisition, zkl_acquisition_phase 
     va_end(args);
 }
 
+void zkl_acquisition_refuse(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    finish_acquisition(acquisition, ZKL_ACQUISITION_REFUSED, code, format, args);
+    va_end(args);
+    zkl_acquisition_leave(acquisition);
+}
+
 /* Returns whether the acquisition is granted, and may be lost: what a kind that asks has granted stays so. */
 static bool is_held(const zkl_acquisition *acquisition)
 {
@@ -241,10 +250,8 @@ void zkl_acquisition_leave(zkl_acquisition *acquisition)
 void zkl_acquisition_connection_lost(zkl_acquisition *acquisition)
 {
     if (acquisition->try_only && acquisition->phase == ZKL_ACQUISITION_WAITING) {
-        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_DISCONNECTED,
-                               "'%s' could not be tried: the connection to '%s' is lost",
+        zkl_acquisition_refuse(acquisition, ZKL_DISCONNECTED, "'%s' could not be tried: the connection to '%s' is lost",
                                zkl_acquisition_path(acquisition), acquisition->locks->wire->hosts);
-        zkl_acquisition_leave(acquisition);
     }
 }
 

@@ -53,6 +53,9 @@ static inline zkl_meter *zkl_acquisition_meter(const zkl_acquisition *acquisitio
 /* Ends a waiting or granted acquisition for good, with a code and a message made like printf. Does not change its entry. */
 void zkl_acquisition_finish(zkl_acquisition *acquisition, zkl_acquisition_phase phase, zkl_code code,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Refuses a waiting acquisition, likewise, and gives up its entries. May free it. */
+void zkl_acquisition_refuse(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Grants the acquisition by `entry`. The token is made of that entry's node. */
 void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry);
 /* Ends a granted acquisition as lost, and gives up its entries. Does nothing if it is not granted. */

@@ -202,8 +202,9 @@ void zkl_entry_wait_for_budget(zkl_entry *entry)
     }
 }
 
-void zkl_entries_end_backoff(zkl_locks *locks)
+void zkl_entries_end_backoff(void *owner)
 {
+    zkl_locks *locks = owner;
     zkl_entry *entry;
     while ((entry = TAILQ_FIRST(&locks->backing_off)) != NULL) {
         zkl_entry_leave_wait_list(entry);

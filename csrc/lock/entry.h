@@ -201,8 +201,8 @@ void zkl_entry_back_off(zkl_entry *entry);
 void zkl_entry_wait_for_budget(zkl_entry *entry);
 /* Takes the entry off the list in which it waits to be stepped, if it is in one. */
 void zkl_entry_leave_wait_list(zkl_entry *entry);
-/* Makes the entries that back off runnable: their time has come. */
-void zkl_entries_end_backoff(zkl_locks *locks);
+/* Makes the entries that back off runnable: what the server refused may be tried again. `owner`: the zkl_locks, as the session knows it. */
+void zkl_entries_end_backoff(void *owner);
 
 /* --- watches ------------------------------------------------------------------------------------------------------- */
 

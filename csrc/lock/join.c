@@ -75,8 +75,6 @@ static bool send_create_downgraded(zkl_entry *entry, const char *writer, const c
     zoo_check_op_init(&ops[0], writer, -1);
     zoo_create_op_init(&ops[1], path, data, (int)strlen(data), &spec->acl, ZOO_EPHEMERAL, downgrade->path, (int)size);
     int first = ZKL_BROKEN(ZKL_BREAK_WRITER) ? 1 : 0;
-    downgrade->results[1].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
-    downgrade->results[0].err = first == 0 ? ZRUNTIMEINCONSISTENCY : ZOK;
     return zkl_entry_sent(entry,
                           zkl_send_multi(entry->locks->wire, &ask, 2 - first, ops + first, downgrade->results + first));
 }
@@ -367,11 +365,10 @@ static void on_joined(void *owner, int rc, const zkl_reply *reply)
     created(owner, rc, reply->path, reply);
 }
 
-/* The C client reports success even if parts of the answer say otherwise, or are missing. */
 static void on_downgraded(void *owner, int rc, const zkl_reply *reply)
 {
     const struct downgrade *downgrade = owner;
-    bool passed = downgrade->results[0].err == ZOK && downgrade->results[1].err == ZOK;
+    bool passed = zkl_all_succeeded(downgrade->results, 2);
     created(downgrade->entry, rc == ZOK && !passed ? ZRUNTIMEINCONSISTENCY : rc, downgrade->path, reply);
 }
 
@@ -433,8 +430,7 @@ static void find_own(zkl_entry *entry, int rc, const zkl_reply *reply)
             zkl_entry_make_runnable(entry);
             return;
         }
-        bool transient =
-            rc == ZOK || rc == ZNONODE || rc == ZTHROTTLEDOP || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+        bool transient = rc == ZOK || rc == ZNONODE || rc == ZTHROTTLEDOP || zkl_not_answered(rc);
         if (entry->wanted && !transient) {
             /*
              * The directory may not be listed. The node may exist, so the search goes on, but no acquisition waits for

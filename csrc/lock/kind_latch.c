@@ -65,7 +65,7 @@ static void latch_looks_again(zkl_entry *entry, bool later)
 
 static void latch_failed(zkl_entry *entry, int rc)
 {
-    if (zkl_outcome_unknown(rc) || rc == ZTHROTTLEDOP || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+    if (zkl_not_answered(rc) || rc == ZTHROTTLEDOP) {
         latch_looks_again(entry, rc == ZTHROTTLEDOP);
     } else {
         zkl_entry_refuse(entry, rc, "using the latch");
@@ -119,9 +119,6 @@ static void transact(zkl_entry *entry, const char *node, const char *gate, long 
         (last ? zoo_delete_op_init : zoo_check_op_init)(&ops[1], checked, -1);
         zoo_set_op_init(&ops[2], path, data, length, version, NULL);
         made->entry = entry;
-        for (int i = 0; i < PARTS; i++) {
-            made->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer does not say it */
-        }
         ask.owner = ask.memory = made;
         ask.tag = counts;
     }

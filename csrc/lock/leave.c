@@ -45,9 +45,6 @@ static bool send_pass(zkl_entry *entry)
     bool sent = false;
     if (pass != NULL && flag != NULL) {
         pass->entry = entry;
-        for (int i = 0; i < PASS_PARTS; i++) {
-            pass->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
-        }
         zkl_ask ask = zkl_entry_ask(entry, on_passed);
         ask.owner = ask.memory = pass;
         ask.proof = ZKL_PROOF_QUORUM;
@@ -161,8 +158,7 @@ static void on_deleted(void *owner, int rc, const zkl_reply *reply)
         /* this was our only delete of the node, so it was deleted externally */
         zkl_acquisition_deleted_externally(entry->acquisition, entry->node);
     }
-    entry->tenure.delete_outcome_unknown =
-        entry->tenure.delete_outcome_unknown || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
+    entry->tenure.delete_outcome_unknown = entry->tenure.delete_outcome_unknown || zkl_not_answered(rc);
     if (rc == ZOK || rc == ZNONODE || (entry->acquisition == NULL && ZKL_BROKEN(ZKL_BREAK_ONCE))) {
         zkl_entry_gone(entry);
     } else if (zkl_outcome_unknown(rc)) {
@@ -174,7 +170,7 @@ static void on_deleted(void *owner, int rc, const zkl_reply *reply)
         }
     } else {
         /* The server refuses the delete (ZNOAUTH) or throttles it. Keep trying, but give the server time. */
-        if (rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+        if (!zkl_not_answered(rc)) {
             zkl_wire_log(entry->locks->wire, ZOO_LOG_LEVEL_ERROR, "cannot delete '%s': %s", entry->node, zerror(rc));
             if (entry->acquisition != NULL) {
                 zkl_acquisition_delete_refused(entry->acquisition, rc, entry->node);
@@ -210,8 +206,7 @@ static void on_passed(void *owner, int rc, const zkl_reply *reply)
     const struct pass *pass = owner;
     zkl_entry *entry = pass->entry;
     int deleted = pass->results[PASS_DELETE].err;
-    bool not_tried =
-        rc != ZOK && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE && !zkl_outcome_unknown(rc) && deleted != rc;
+    bool not_tried = rc != ZOK && !zkl_not_answered(rc) && deleted != rc;
     if (not_tried && reply->generation == entry->generation && entry->state == ZKL_ENTRY_LEAVING) {
         not_passed(entry, rc);
     } else if (!not_tried) {
@@ -231,11 +226,9 @@ void zkl_entry_refuse_all(zkl_entry *entry, zkl_code code, const char *format, .
     va_end(args);
     zkl_acquisition *acquisition;
     while ((acquisition = TAILQ_FIRST(&entry->sharers)) != NULL) {
-        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
-        zkl_acquisition_leave(acquisition);
+        zkl_acquisition_refuse(acquisition, code, "%s", message);
     }
-    zkl_acquisition_finish(entry->acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
-    zkl_acquisition_leave(entry->acquisition);
+    zkl_acquisition_refuse(entry->acquisition, code, "%s", message);
 }
 
 void zkl_entry_refuse(zkl_entry *entry, int rc, const char *what)

@@ -173,16 +173,9 @@ static void locks_refused(void *owner, zkl_code code, const char *message)
     for (acquisition = TAILQ_FIRST(&locks->acquisitions); acquisition != NULL; acquisition = next) {
         next = TAILQ_NEXT(acquisition, all);
         if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
-            zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
-            zkl_acquisition_leave(acquisition);
+            zkl_acquisition_refuse(acquisition, code, "%s", message);
         }
     }
-}
-
-/* What the server refused may be tried again. */
-static void locks_retry(void *owner)
-{
-    zkl_entries_end_backoff(owner);
 }
 
 /* It is not certain any more that the session exists. */
@@ -217,7 +210,7 @@ const zkl_session_listener zkl_locks_listener = {
     .lost = lost,
     .over = locks_over,
     .refused = locks_refused,
-    .retry = locks_retry,
+    .retry = zkl_entries_end_backoff,
     .lapsed = lapsed,
     .leased = leased,
 };

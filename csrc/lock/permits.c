@@ -131,12 +131,6 @@ void zkl_permits_retreat(zkl_acquisition *acquisition, bool others_ahead)
     }
 }
 
-static void refuse_permits(zkl_acquisition *acquisition, zkl_code code, const char *message)
-{
-    zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, code, "%s", message);
-    zkl_acquisition_leave(acquisition);
-}
-
 /* --- granting ------------------------------------------------------------------------------------------------------ */
 
 static zkl_entry *next_lease_entry(zkl_entry *entry)
@@ -363,7 +357,7 @@ static void take(zkl_acquisition *acquisition)
     for (int32_t i = 0; i < permits->count; i++) {
         zkl_entry *entry = zkl_entry_new(acquisition, permits->leases, &zkl_permit_kind);
         if (entry == NULL) {
-            refuse_permits(acquisition, ZKL_FAILED, "not enough memory for the permits of a semaphore");
+            zkl_acquisition_refuse(acquisition, ZKL_FAILED, "not enough memory for the permits of a semaphore");
             return;
         }
         zkl_entry_step(entry);
@@ -493,10 +487,8 @@ static void no_room(zkl_acquisition *acquisition, const struct String_vector *na
     bool removed = zkl_queue_remove_strays(permits->leases, names);
     permits->leases->busy = permits->waited = true;
     if (acquisition->try_only) {
-        char message[512];
-        snprintf(message, sizeof message, "'%.300s' has not %d of its %d permits left",
-                 zkl_acquisition_path(acquisition), (int)permits->count, (int)permits->limit);
-        refuse_permits(acquisition, ZKL_TIMEOUT, message);
+        zkl_acquisition_refuse(acquisition, ZKL_TIMEOUT, "'%.300s' has not %d of its %d permits left",
+                               zkl_acquisition_path(acquisition), (int)permits->count, (int)permits->limit);
         return;
     }
     if (permits->state == ZKL_PERMITS_LOOKING) {
@@ -662,16 +654,15 @@ void zkl_permits_listed(zkl_acquisition *acquisition, int rc, const zkl_reply *r
         return;
     }
     if (rc != ZOK && rc != ZNONODE) {
-        if (!trying && (zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE)) {
+        if (!trying && zkl_not_answered(rc)) {
             zkl_entry_make_runnable(queue_entry);
         } else if (trying && rc == ZTHROTTLEDOP) {
             zkl_entry_try_again(queue_entry);
         } else if (rc == ZTHROTTLEDOP) {
             zkl_entry_back_off(queue_entry);
         } else {
-            zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, zkl_code_of(rc), "listing '%s': %s",
+            zkl_acquisition_refuse(acquisition, zkl_code_of(rc), "listing '%s': %s",
                                    permits_of(acquisition)->leases->path, zerror(rc));
-            zkl_acquisition_leave(acquisition);
         }
         return;
     }

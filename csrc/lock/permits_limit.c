@@ -142,10 +142,8 @@ static bool take_limit(zkl_acquisition *acquisition)
     zkl_permits *permits = acquisition->part;
     permits->limit = permits->leases->limit;
     if (permits->count > permits->limit) {
-        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_MISMATCH,
-                               "the semaphore '%.400s' has only %d permits now, not %d",
+        zkl_acquisition_refuse(acquisition, ZKL_MISMATCH, "the semaphore '%.400s' has only %d permits now, not %d",
                                zkl_acquisition_path(acquisition), (int)permits->limit, (int)permits->count);
-        zkl_acquisition_leave(acquisition);
         return false;
     }
     return true;
@@ -177,10 +175,8 @@ bool zkl_permits_limit_fits(zkl_acquisition *acquisition, const struct Stat *sta
         return take_limit(acquisition);
     }
     if (leases->limit != 0 && leases->limit != permits->limit) {
-        zkl_acquisition_finish(acquisition, ZKL_ACQUISITION_REFUSED, ZKL_MISMATCH,
-                               "the semaphore '%.400s' was made for %d permits, not for %d",
+        zkl_acquisition_refuse(acquisition, ZKL_MISMATCH, "the semaphore '%.400s' was made for %d permits, not for %d",
                                zkl_acquisition_path(acquisition), (int)leases->limit, (int)permits->limit);
-        zkl_acquisition_leave(acquisition);
         return false;
     }
     return true;

@@ -85,9 +85,8 @@ static void refuse_tied(zkl_entry *entry)
 
 void zkl_entry_refuse_try(zkl_entry *entry, const char *name)
 {
-    zkl_acquisition_finish(entry->acquisition, ZKL_ACQUISITION_REFUSED, ZKL_TIMEOUT, "'%s' is taken: '%s' is ahead",
+    zkl_acquisition_refuse(entry->acquisition, ZKL_TIMEOUT, "'%s' is taken: '%s' is ahead",
                            zkl_acquisition_path(entry->acquisition), name);
-    zkl_acquisition_leave(entry->acquisition);
 }
 
 /* --- the place ----------------------------------------------------------------------------------------------------- */
@@ -182,7 +181,7 @@ static void on_queue_listed(void *owner, int rc, const zkl_reply *reply)
         zkl_entry_deleted_externally(entry); /* the whole directory is gone */
     } else if (rc == ZTHROTTLEDOP) {
         zkl_entry_back_off(entry);
-    } else if (rc == ZOK || zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE) {
+    } else if (rc == ZOK || zkl_not_answered(rc)) {
         if (!ZKL_BROKEN(ZKL_BREAK_REARM)) {
             zkl_entry_make_runnable(entry);
         }

@@ -19,15 +19,12 @@
 static zkl_queue *new_queue(zkl_locks *locks, const char *path)
 {
     size_t length = strlen(path);
-    zkl_queue *queue = zkl_alloc(sizeof *queue);
-    char *copy = zkl_copy(path, length);
-    if (queue == NULL || copy == NULL) {
-        zkl_free(queue);
-        zkl_free(copy);
+    zkl_queue *queue = zkl_alloc(sizeof *queue + length + 1);
+    if (queue == NULL) {
         return NULL;
     }
+    memcpy(queue->path, path, length);
     queue->locks = locks;
-    queue->path = copy;
     TAILQ_INIT(&queue->entries);
     zkl_table_add(&locks->queues, queue, zkl_hash_text(path, length));
     return queue;
@@ -60,7 +57,6 @@ void zkl_queue_drop(zkl_queue *queue)
         return;
     }
     zkl_table_remove(&queue->locks->queues, queue);
-    zkl_free(queue->path);
     zkl_free(queue);
 }
 
@@ -213,8 +209,7 @@ static void parents_decided(zkl_queue *queue)
     } else if (rc == ZNONODE && strchr(queue->path + 1, '/') != NULL) {
         rc = ZOK; /* a directory above existed and was reaped a moment later: start again */
     }
-    bool failed = rc != ZOK && rc != ZNODEEXISTS && rc != ZTHROTTLEDOP && !zkl_outcome_unknown(rc) &&
-                  rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE;
+    bool failed = rc != ZOK && rc != ZNODEEXISTS && rc != ZTHROTTLEDOP && !zkl_not_answered(rc);
     zkl_directory_outcome outcome = failed               ? ZKL_DIRECTORY_FAILED
                                     : rc == ZTHROTTLEDOP ? ZKL_DIRECTORY_LATER
                                                          : ZKL_DIRECTORY_READY;
@@ -338,9 +333,7 @@ static void on_flags_made(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_queue *queue = owner;
     (void)note_container(queue->locks, rc, reply);
-    bool again = rc == ZOK || rc == ZNODEEXISTS || rc == ZTHROTTLEDOP || zkl_outcome_unknown(rc);
-    bool over = rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
-    if (!again && !over) {
+    if (rc != ZOK && rc != ZNODEEXISTS && rc != ZTHROTTLEDOP && !zkl_not_answered(rc)) {
         zkl_queue_refuse_flags(queue);
     }
     zkl_queue_drop(queue);

@@ -38,7 +38,6 @@ typedef struct {
 struct zkl_queue {
     zkl_link in_queues;
     zkl_locks *locks;
-    char *path;
     uint32_t uses; /* references from acquisitions, entries and requests, and from locks->kept */
     struct zkl_entry_list entries;
     int32_t lingering;      /* how many of them are LINGERING */
@@ -73,6 +72,7 @@ struct zkl_queue {
     bool limit_unwritable; /* no limit is written there, and we may not write one */
     bool busy;             /* the latest acquisition of permits had to wait */
     bool kept;             /* in locks->kept */
+    char path[];
 };
 
 /* Returns the queue of `path`, with one more reference; NULL when memory is short. */

@@ -179,8 +179,8 @@ zkl_lock_spec *check_lock_spec(lua_State *L, int index);
  */
 struct ACL_vector check_acl(lua_State *L, int index);
 
-/* Sets field `name` of the table at the top. */
-void set_count(lua_State *L, const char *name, int64_t value);
+/* Sets field `name` of the table at the top to an integer. */
+void set_integer(lua_State *L, const char *name, int64_t value);
 /*
  * Sets field `name` of the table at the top to { count =, sum = seconds, { le = seconds, count = values that are no larger },
  * … }. `counts` are those of the `size` buckets with these upper bounds; `sum` and the bounds are in nanoseconds.

@@ -124,7 +124,7 @@ const method lock_spec_methods[] = {{"with_path", .function = lock_spec_with_pat
 
 /* --- meters: they measure the acquisitions of a group of locks ------------------------------------------------------- */
 
-void set_count(lua_State *L, const char *name, int64_t value)
+void set_integer(lua_State *L, const char *name, int64_t value)
 {
     zkl_push_integer(L, value);
     lua_setfield(L, -2, name);
@@ -140,10 +140,10 @@ void set_histogram(lua_State *L, const char *name, const int64_t *counts, const 
         lua_createtable(L, 0, 2);
         lua_pushnumber(L, seconds_of(bounds[i]));
         lua_setfield(L, -2, "le");
-        set_count(L, "count", count);
+        set_integer(L, "count", count);
         lua_rawseti(L, -2, i + 1);
     }
-    set_count(L, "count", count);
+    set_integer(L, "count", count);
     lua_pushnumber(L, seconds_of(sum));
     lua_setfield(L, -2, "sum");
     lua_setfield(L, -2, name);
@@ -168,14 +168,14 @@ static int meter_read(lua_State *L)
     zkl_meter_reading reading;
     zkl_meter_read(meter, &reading);
     lua_createtable(L, 0, 6);
-    set_count(L, "waiting", reading.waiting);
-    set_count(L, "held", reading.held);
+    set_integer(L, "waiting", reading.waiting);
+    set_integer(L, "held", reading.held);
     set_histogram(L, "wait_time", reading.waits, zkl_wait_bounds, ZKL_WAIT_BUCKETS, reading.waited);
     set_histogram(L, "hold_time", reading.holds, zkl_hold_bounds, ZKL_HOLD_BUCKETS, reading.held_for);
     lua_createtable(L, 0, 3);
-    set_count(L, "lost", reading.lost);
-    set_count(L, "max_hold", reading.reached_max_hold);
-    set_count(L, "closed", reading.closed);
+    set_integer(L, "lost", reading.lost);
+    set_integer(L, "max_hold", reading.reached_max_hold);
+    set_integer(L, "closed", reading.closed);
     lua_setfield(L, -2, "losses");
     return 1;
 }

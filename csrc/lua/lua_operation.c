@@ -97,12 +97,6 @@ static void set_number(lua_State *L, const char *name, lua_Number value)
     lua_setfield(L, -2, name);
 }
 
-static void set_integer(lua_State *L, const char *name, int32_t value)
-{
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, name);
-}
-
 /*
  * Sets a field to 64 bits as 16 hexadecimal digits, because numbers before Lua 5.3 cannot hold them. The digits are
  * ordered by bytes, but not by strcoll.
@@ -153,7 +147,7 @@ static void push_parts(lua_State *L, const zkl_operation_result *result)
 {
     lua_createtable(L, result->part_count, 0);
     for (int32_t i = 0; i < result->part_count; i++) {
-        const zkl_part_result *part = &result->parts[i];
+        const zkl_operation_result *part = &result->parts[i];
         if (part->kind == ZKL_OPERATION_CREATE) {
             lua_pushstring(L, part->path);
         } else if (part->kind == ZKL_OPERATION_SET) {

@@ -26,13 +26,13 @@ static int scope_add(lua_State *L)
     return 0;
 }
 
-/* scope:remove(acquisition): see zkl_scope_remove */
+/* scope:remove(acquisition): takes it out of its scope, if it is in one */
 static int scope_remove(lua_State *L)
 {
     check_scope(L);
     zkl_handle *handle = *(zkl_handle **)check_box(L, 2, ACQUISITION_TYPE);
     if (handle != NULL) {
-        zkl_scope_remove(handle);
+        zkl_group_remove(handle);
     }
     return 0;
 }

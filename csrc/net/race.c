@@ -236,8 +236,7 @@ bool zkl_race_next(zkl_race *race, int64_t now, zkl_race_turn *turn)
     return false;
 }
 
-/* A connection, or the resolution of a name, has been begun: the next turn is due in a moment. */
-static void await(zkl_race *race, int64_t now)
+void zkl_race_begun(zkl_race *race, int64_t now)
 {
     race->pending++;
     race->next_at = now + stagger(race);
@@ -253,7 +252,7 @@ static void fail_race(zkl_race *race, int64_t now)
 void zkl_race_resolving(zkl_race *race, int32_t server, int64_t now)
 {
     race->servers[server].name = ZKL_RACE_RESOLVING;
-    await(race, now);
+    zkl_race_begun(race, now);
 }
 
 void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses, int64_t now)
@@ -268,11 +267,6 @@ void zkl_race_resolved(zkl_race *race, int32_t server, int32_t addresses, int64_
     race->exhausted = false;
     race->next_at = now;
     race->ends_at = ZKL_NEVER; /* the addresses have as much time as others */
-}
-
-void zkl_race_begun(zkl_race *race, int64_t now)
-{
-    await(race, now);
 }
 
 void zkl_race_not_begun(zkl_race *race, bool failed, int64_t now)

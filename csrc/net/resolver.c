@@ -22,9 +22,9 @@ struct zkl_resolution {
     zkl_answer answer;
 };
 
-static void drop_resolution(zkl_resolution *resolution)
+void zkl_resolution_end(zkl_resolution *resolution)
 {
-    if (atomic_fetch_sub(&resolution->references, 1) > 1) {
+    if (resolution == NULL || atomic_fetch_sub(&resolution->references, 1) > 1) {
         return;
     }
     if (resolution->answer.found != NULL) {
@@ -62,7 +62,7 @@ static void *run_resolution(void *argument)
     resolve_name(resolution);
     while (eventfd_write(resolution->fd, 1) != 0 && errno == EINTR) {
     }
-    drop_resolution(resolution);
+    zkl_resolution_end(resolution);
     return NULL;
 }
 
@@ -96,7 +96,7 @@ zkl_resolution *zkl_resolution_begin(const char *host, const char *port, bool nu
     resolution->host = zkl_copy(host, strlen(host));
     resolution->port = zkl_copy(port, strlen(port));
     if (resolution->host == NULL || resolution->port == NULL) {
-        drop_resolution(resolution);
+        zkl_resolution_end(resolution);
         return NULL;
     }
     if (numeric) {
@@ -115,11 +115,4 @@ const zkl_answer *zkl_resolution_answer(const zkl_resolution *resolution)
 int zkl_resolution_fd(const zkl_resolution *resolution)
 {
     return resolution->fd;
-}
-
-void zkl_resolution_end(zkl_resolution *resolution)
-{
-    if (resolution != NULL) {
-        drop_resolution(resolution);
-    }
 }

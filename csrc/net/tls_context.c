@@ -53,8 +53,6 @@ void zkl_tls_options_free(zkl_tls_options *own)
 #define ALERT 1000
 #define ALERT_HANDSHAKE_FAILURE 40
 #define ALERT_BAD_CERTIFICATE 42
-#define ALERT_CERTIFICATE_UNKNOWN 46
-#define ALERT_UNKNOWN_CA 48
 #define ALERT_ACCESS_DENIED 49
 #define ALERT_PROTOCOL_VERSION 70
 #define ALERT_CERTIFICATE_REQUIRED 116
@@ -159,19 +157,18 @@ static bool is_readable(const char *option, const char *name, mode_t type, char 
 {
     int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat file;
-    if (fd < 0 || fstat(fd, &file) != 0) {
+    bool there = fd >= 0 && fstat(fd, &file) == 0;
+    bool readable = there && (file.st_mode & S_IFMT) == type;
+    if (!there) {
         snprintf(message, size, "cannot read '%s' of the option tls.%s: %s", name, option, strerror(errno));
-    } else if ((file.st_mode & S_IFMT) != type) {
+    } else if (!readable) {
         snprintf(message, size, "'%s' of the option tls.%s is no %s", name, option,
                  type == S_IFDIR ? "directory" : "regular file");
-    } else {
-        close(fd);
-        return true;
     }
     if (fd >= 0) {
         close(fd);
     }
-    return false;
+    return readable;
 }
 
 /* Writes what is wrong with the value of an option, from OpenSSL's error. Returns false. */

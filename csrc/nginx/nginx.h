@@ -27,7 +27,5 @@ void *zkl_scope_request(const zkl_scope *scope);
 bool zkl_scope_context(const zkl_scope *scope, int32_t *context);
 /* Makes an acquisition end with the scope: it is released if granted, cancelled if waiting; at once if the scope has ended. */
 void zkl_scope_add(zkl_scope *scope, zkl_handle *handle);
-/* Takes an acquisition out of its scope, if it is in one. */
-void zkl_scope_remove(zkl_handle *handle);
 
 #endif

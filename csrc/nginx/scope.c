@@ -200,8 +200,3 @@ void zkl_scope_add(zkl_scope *scope, zkl_handle *handle)
         zkl_group_end(&scope->handles); /* the request is over */
     }
 }
-
-void zkl_scope_remove(zkl_handle *handle)
-{
-    zkl_group_remove(handle);
-}

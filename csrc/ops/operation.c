@@ -323,7 +323,7 @@ static bool copy_parts(zkl_operation_result *result, const zkl_operation *operat
     result->parts = zkl_alloc((size_t)operation->part_count * sizeof *result->parts);
     bool whole = result->parts != NULL;
     for (int32_t i = 0; whole && i < operation->part_count; i++) {
-        zkl_part_result *part = &result->parts[result->part_count++];
+        zkl_operation_result *part = &result->parts[result->part_count++];
         part->kind = operation->parts[i].kind;
         if (part->kind == ZKL_OPERATION_CREATE) {
             const char *created = operation->results[i].value;
@@ -394,19 +394,6 @@ static int32_t find_failed_part(const zkl_operation *operation)
     return -1;
 }
 
-/*
- * Returns whether all parts succeeded. The C client reports success even if parts of the answer say otherwise, or are
- * missing.
- */
-static bool all_succeeded(const zkl_operation *operation)
-{
-    bool succeeded = true;
-    for (int32_t i = 0; i < operation->part_count; i++) {
-        succeeded = succeeded && operation->results[i].err == ZOK;
-    }
-    return succeeded;
-}
-
 static void fail_multi(zkl_operation *operation, int rc)
 {
     int32_t index = find_failed_part(operation);
@@ -447,12 +434,6 @@ static void free_if_done(zkl_operation *operation)
     }
 }
 
-/* Returns whether the request got no answer: the session is over, the handle is closed, or the connection was lost. */
-static bool was_not_answered(int rc)
-{
-    return zkl_outcome_unknown(rc) || rc == ZSESSIONEXPIRED || rc == ZINVALIDSTATE;
-}
-
 /* Returns whether the operation succeeded. For exists, ZNONODE is an answer too, and leaves a watch for the creation. */
 static bool is_success(const zkl_operation *operation, int rc)
 {
@@ -475,9 +456,9 @@ static void take_reply(zkl_operation *operation, int rc, const zkl_reply *reply)
     } else if (rc == ZTHROTTLEDOP) {
         wait_again(operation); /* the server has too much to do, and has not executed it */
         pause_sending(operations);
-    } else if (was_not_answered(rc) && is_read(operation->kind)) {
+    } else if (zkl_not_answered(rc) && is_read(operation->kind)) {
         wait_again(operation);
-    } else if (was_not_answered(rc)) {
+    } else if (zkl_not_answered(rc)) {
         operations->wire->stats.unknown_outcomes++;
         fail_operation(operation, ZKL_DISCONNECTED,
                        "the connection was lost (%s): whether it was executed is not known", zerror(rc));
@@ -499,8 +480,10 @@ static void on_replied(void *owner, int rc, const zkl_reply *reply)
     if (abandoned) {
         leave_watch(operation);
     } else {
-        bool sound = rc != ZOK || ((reply->names == NULL || zkl_list_is_sound(reply->names)) &&
-                                   (operation->kind != ZKL_OPERATION_MULTI || all_succeeded(operation)));
+        bool sound =
+            rc != ZOK ||
+            ((reply->names == NULL || zkl_list_is_sound(reply->names)) &&
+             (operation->kind != ZKL_OPERATION_MULTI || zkl_all_succeeded(operation->results, operation->part_count)));
         take_reply(operation, sound ? rc : ZMARSHALLINGERROR, reply);
     }
     if (is_finished(operation)) {
@@ -545,7 +528,6 @@ static bool init_multi(zkl_operation *operation)
     operation->stats = zkl_alloc(count * sizeof *operation->stats);
     bool whole = operation->ops != NULL && operation->results != NULL && operation->stats != NULL;
     for (int32_t i = 0; whole && i < operation->part_count; i++) {
-        operation->results[i].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this part */
         whole = init_op(operation, i);
     }
     if (!whole) {
@@ -617,7 +599,7 @@ static void send_operation(zkl_operation *operation)
     }
     enter_operation(operation, ZKL_OPERATION_STATE_DECIDING);
     if (makes_ephemeral(operation)) {
-        zkl_heartbeat_note_ephemeral(&operations->session->heartbeat);
+        operations->session->heartbeat.own_ephemerals = true;
     }
     if (operation->watch != NULL) {
         zkl_user_watch_arming(operation->watch);
@@ -773,21 +755,11 @@ void zkl_operations_free(zkl_operations *operations)
 
 /* --- what the session reports -------------------------------------------------------------------------------------- */
 
-static void operations_ready(void *owner)
-{
-    zkl_user_watches_resume(owner);
-}
-
 static void operations_over(void *owner, const char *why)
 {
     zkl_operations *operations = owner;
     (void)why;
     zkl_user_watches_end(operations, zkl_session_closing(operations->session) ? ZKL_CLOSED : ZKL_LOST);
-}
-
-static void operations_closed(void *owner)
-{
-    zkl_user_watches_closed(owner);
 }
 
 static void operations_refused(void *owner, zkl_code code, const char *message)
@@ -803,9 +775,9 @@ static void operations_retry(void *owner)
 }
 
 const zkl_session_listener zkl_operations_listener = {
-    .ready = operations_ready,
+    .ready = zkl_user_watches_resume,
     .over = operations_over,
-    .closed = operations_closed,
+    .closed = zkl_user_watches_closed,
     .refused = operations_refused,
     .retry = operations_retry,
 };

@@ -58,15 +58,8 @@ typedef struct zkl_operation_request {
     bool watch; /* GET, EXISTS, CHILDREN */
 } zkl_operation_request;
 
-/* The result of one part of an executed multi. */
-typedef struct {
-    zkl_operation_kind kind;
-    char *path;       /* CREATE: path of the new node */
-    struct Stat stat; /* SET */
-} zkl_part_result;
-
-/* The answer to an operation. */
-typedef struct {
+/* The answer to an operation, or what an executed multi has done with one of its parts. */
+typedef struct zkl_operation_result {
     zkl_operation_kind kind;
     bool has_stat; /* GET, SET, CREATE, CHILDREN, ACL; EXISTS: whether the node exists */
     bool watching; /* the requested watch is armed */
@@ -76,7 +69,7 @@ typedef struct {
     char *path;   /* CREATE: path of the new node */
     char **names; /* CHILDREN */
     int32_t name_count;
-    zkl_part_result *parts; /* MULTI */
+    struct zkl_operation_result *parts; /* MULTI: of each the kind, and the path of CREATE, or the stat of SET */
     int32_t part_count;
 } zkl_operation_result;
 

@@ -24,7 +24,6 @@ typedef enum {
 struct zkl_user_watch {
     zkl_link in_watches;
     zkl_operations *operations;
-    char *path;
     void (*fired)(void *user, zkl_node_event event, zkl_code code);
     void *user;
     zkl_watch_state state;
@@ -33,6 +32,7 @@ struct zkl_user_watch {
     bool flying;   /* the reply to its removal is still to come, even if the watch is not REMOVING any more */
     bool cleaning; /* counted in the session's `cleaning` */
     bool counted;  /* counted among the watches of the session: not once it has fired, or could not be set */
+    char path[];
 };
 
 bool zkl_user_watches_init(zkl_operations *operations)
@@ -56,7 +56,7 @@ static void set_counted(zkl_user_watch *watch, bool counted)
     if (watch->counted != counted) {
         zkl_session *session = watch->operations->session;
         watch->counted = counted;
-        zkl_heartbeat_count(&session->heartbeat, counted ? 1 : -1);
+        session->heartbeat.program_watches += counted ? 1 : -1;
         zkl_watches_reserve(&session->watches,
                             (counted ? 1 : -1) * bytes_of_user_watch(watch->operations, watch->path));
         session->wire.stats.watches += counted ? 1 : -1;
@@ -66,21 +66,19 @@ static void set_counted(zkl_user_watch *watch, bool counted)
 zkl_user_watch *zkl_user_watch_new(zkl_operations *operations, const char *path, bool children,
                                    void (*fired)(void *user, zkl_node_event event, zkl_code code), void *user)
 {
-    zkl_user_watch *watch = zkl_alloc(sizeof *watch);
-    char *copy = zkl_copy(path, strlen(path));
-    if (watch == NULL || copy == NULL) {
-        zkl_free(watch);
-        zkl_free(copy);
+    size_t length = strlen(path);
+    zkl_user_watch *watch = zkl_alloc(sizeof *watch + length + 1);
+    if (watch == NULL) {
         return NULL;
     }
+    memcpy(watch->path, path, length);
     watch->operations = operations;
-    watch->path = copy;
     watch->children = children;
     watch->fired = fired;
     watch->user = user;
     watch->interest = ZKL_INTEREST_AWAITED;
     watch->state = ZKL_WATCH_IDLE;
-    zkl_table_add(&operations->watches, watch, zkl_hash_text(path, strlen(path)));
+    zkl_table_add(&operations->watches, watch, zkl_hash_text(path, length));
     set_counted(watch, true);
     return watch;
 }
@@ -114,7 +112,6 @@ static void free_user_watch_if_unused(zkl_user_watch *watch)
     set_cleaning(watch, false);
     set_counted(watch, false);
     zkl_table_remove(&watch->operations->watches, watch);
-    zkl_free(watch->path);
     zkl_free(watch);
 }
 
@@ -138,7 +135,7 @@ static zkl_user_watch *next_on(const zkl_operations *operations, const char *pat
 }
 
 /* Returns whether the program still waits, or is about to wait, for this kind of watch on a path. */
-static bool user_watch_is_wanted(const zkl_operations *operations, const char *path, bool children)
+static bool user_watch_is_wanted(const void *operations, const char *path, bool children)
 {
     const zkl_user_watch *watch = NULL;
     while ((watch = next_on(operations, path, watch)) != NULL) {
@@ -151,7 +148,7 @@ static bool user_watch_is_wanted(const zkl_operations *operations, const char *p
 }
 
 /* All watches of one kind on a node were removed, including those that the program does not need any more. */
-static void forget_user_watch(zkl_operations *operations, const char *path, bool children)
+static void forget_user_watch(void *operations, const char *path, bool children)
 {
     zkl_user_watch *next;
     for (zkl_user_watch *watch = next_on(operations, path, NULL); watch != NULL; watch = next) {
@@ -262,8 +259,9 @@ void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *pa
     }
 }
 
-void zkl_user_watches_resume(zkl_operations *operations)
+void zkl_user_watches_resume(void *owner)
 {
+    zkl_operations *operations = owner;
     zkl_user_watch *next;
     for (zkl_user_watch *watch = zkl_table_after(&operations->watches, NULL); watch != NULL; watch = next) {
         next = zkl_table_after(&operations->watches, watch);
@@ -284,8 +282,9 @@ void zkl_user_watches_end(zkl_operations *operations, zkl_code code)
     }
 }
 
-void zkl_user_watches_closed(zkl_operations *operations)
+void zkl_user_watches_closed(void *owner)
 {
+    zkl_operations *operations = owner;
     zkl_user_watch *next;
     for (zkl_user_watch *watch = zkl_table_after(&operations->watches, NULL); watch != NULL; watch = next) {
         next = zkl_table_after(&operations->watches, watch);
@@ -295,16 +294,4 @@ void zkl_user_watches_closed(zkl_operations *operations)
     }
 }
 
-/* --- what the session asks ------------------------------------------------------------------------------------------ */
-
-static bool wanted(const void *owner, const char *path, bool children)
-{
-    return user_watch_is_wanted(owner, path, children);
-}
-
-static void removed(void *owner, const char *path, bool children)
-{
-    forget_user_watch(owner, path, children);
-}
-
-const zkl_other_watches zkl_program_watches = {.wanted = wanted, .removed = removed};
+const zkl_other_watches zkl_program_watches = {.wanted = user_watch_is_wanted, .removed = forget_user_watch};

@@ -23,11 +23,11 @@ void zkl_user_watch_armed(zkl_user_watch *watch, bool armed);
 void zkl_user_watch_leave(zkl_user_watch *watch);
 /* The C client's watcher function, for the read that arms a watch. Its context is the zkl_operations. */
 void zkl_user_watch_event(zhandle_t *handle, int type, int state, const char *path, void *context);
-/* Requests may go out again: removes watches that could not be removed. */
-void zkl_user_watches_resume(zkl_operations *operations);
+/* Requests may go out again: removes watches that could not be removed. `owner`: the zkl_operations, as the session knows it. */
+void zkl_user_watches_resume(void *owner);
 /* Tells the owners of all armed watches that these will not fire any more, and why (`code`). */
 void zkl_user_watches_end(zkl_operations *operations, zkl_code code);
-/* The handle is closed: no watcher is called any more. */
-void zkl_user_watches_closed(zkl_operations *operations);
+/* The handle is closed: no watcher is called any more. `owner`: likewise. */
+void zkl_user_watches_closed(void *owner);
 
 #endif

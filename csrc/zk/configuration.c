@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static void read_configuration(zkl_configuration *configuration);
+static void read_configuration(void *owner);
 
 static void on_changed(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
@@ -35,8 +35,9 @@ static void on_read(void *owner, int rc, const zkl_reply *reply)
 }
 
 /* Reads it if that is wanted and possible; otherwise later. */
-static void read_configuration(zkl_configuration *configuration)
+static void read_configuration(void *owner)
 {
+    zkl_configuration *configuration = owner;
     zkl_wire *wire = configuration->wire;
     if (!configuration->wanted || !wire->usable) {
         return;
@@ -56,12 +57,7 @@ static void on_ready(void *owner)
     read_configuration(configuration);
 }
 
-static void on_retry(void *owner)
-{
-    read_configuration(owner);
-}
-
-const zkl_session_listener zkl_configuration_listener = {.ready = on_ready, .retry = on_retry};
+const zkl_session_listener zkl_configuration_listener = {.ready = on_ready, .retry = read_configuration};
 
 bool zkl_configuration_watched(const zkl_wire *wire, const char *path, bool children)
 {

@@ -138,16 +138,6 @@ void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_stat
     item->state = state;
 }
 
-void zkl_heartbeat_count(zkl_heartbeat *heartbeat, int32_t program_watches)
-{
-    heartbeat->program_watches += program_watches;
-}
-
-void zkl_heartbeat_note_ephemeral(zkl_heartbeat *heartbeat)
-{
-    heartbeat->own_ephemerals = true;
-}
-
 /* Returns whether the session has, or may get, anything that a new session would not have. */
 static bool has_something(const zkl_heartbeat *heartbeat)
 {
@@ -222,11 +212,6 @@ void zkl_heartbeat_disconnected(zkl_heartbeat *heartbeat)
             loosen(heartbeat, item);
         }
     }
-}
-
-void zkl_heartbeat_end(zkl_heartbeat *heartbeat)
-{
-    heartbeat->check_at = ZKL_NEVER;
 }
 
 void zkl_heartbeat_want(zkl_heartbeat *heartbeat)
@@ -323,7 +308,6 @@ static void add_check(struct zkl_checks *checks, zkl_item *item, const zkl_item_
     item->visits++;
     checks->items[checks->count] = (struct zkl_check){item, facts->generation};
     zoo_check_op_init(&checks->ops[checks->count], facts->path, -1);
-    checks->results[checks->count].err = ZRUNTIMEINCONSISTENCY; /* stays if the answer says nothing about this node */
     checks->heartbeat->wire->items->keep(item);
     checks->count++;
     checks->bytes += check_bytes(checks->heartbeat, facts->path);
@@ -568,20 +552,10 @@ static void on_pulsed(void *owner, int rc, const zkl_reply *reply)
     }
 }
 
-/* Returns whether all checks passed. The C client reports success even if parts of the answer say otherwise, or are missing. */
-static bool all_passed(const struct zkl_checks *checks)
-{
-    bool passed = true;
-    for (int32_t i = 0; i < checks->count; i++) {
-        passed = passed && checks->results[i].err == ZOK;
-    }
-    return passed;
-}
-
 /* Logs an answer that is neither yes nor no, unless its cause is known to pass by itself. */
 static void note_unproven(zkl_heartbeat *heartbeat, int rc)
 {
-    if (!zkl_outcome_unknown(rc) && rc != ZSESSIONEXPIRED && rc != ZINVALIDSTATE) {
+    if (!zkl_not_answered(rc)) {
         zkl_wire_log(heartbeat->wire, ZOO_LOG_LEVEL_ERROR,
                      "the lease cannot be extended: checking our own nodes gives '%s'%s", zerror(rc),
                      rc == ZNOAUTH ? " (the acl must let the client read its own node)" : "");
@@ -595,7 +569,7 @@ static void on_checked(void *owner, int rc, const zkl_reply *reply)
     struct zkl_checks *checks = owner;
     zkl_heartbeat *heartbeat = checks->heartbeat;
     checks->flying--;
-    rc = rc == ZOK && !all_passed(checks) ? ZMARSHALLINGERROR : rc;
+    rc = rc == ZOK && !zkl_all_succeeded(checks->results, checks->count) ? ZMARSHALLINGERROR : rc;
     rc = rc == ZNONODE && ZKL_BROKEN(ZKL_BREAK_EVICTED) ? ZOK : rc;
     checks->failed = checks->failed || rc != ZOK;
     if (rc == ZNONODE) {

@@ -33,8 +33,8 @@ typedef struct zkl_heartbeat {
     int32_t pending; /* PENDING items */
     int32_t nodes;   /* Items that have a node on the server, as far as known: LEAVING and the states behind it. */
     int32_t ready;   /* READY items */
-    int32_t program_watches;   /* Watches of the program. */
-    bool own_ephemerals;       /* The program may have ephemeral nodes in this session. */
+    int32_t program_watches;   /* Watches of the program. ops/ counts them. */
+    bool own_ephemerals;       /* The program may have ephemeral nodes in this session. Set by ops/. */
     uint32_t round;            /* The number of the latest round. */
     uint8_t visits;            /* The first number of visits of the next item. */
     struct zkl_checks *checks; /* The heartbeat that waits for its answer or for verifications; NULL: none does. */
@@ -50,17 +50,11 @@ void zkl_heartbeat_init(zkl_heartbeat *heartbeat, zkl_wire *wire, void (*proved)
                         void *owner);
 /* The item enters another state. In zeroed memory it is NONE. */
 void zkl_heartbeat_enter(zkl_heartbeat *heartbeat, zkl_item *item, zkl_item_state state);
-/* So many more watches of the program have appeared, or fewer. */
-void zkl_heartbeat_count(zkl_heartbeat *heartbeat, int32_t program_watches);
-/* The program may have made an ephemeral node. */
-void zkl_heartbeat_note_ephemeral(zkl_heartbeat *heartbeat);
 
 /* A connection is established. `fresh`: with a new session. */
 void zkl_heartbeat_connected(zkl_heartbeat *heartbeat, bool fresh);
 /* A connection is lost, or may be: what it guarded is guarded no more. */
 void zkl_heartbeat_disconnected(zkl_heartbeat *heartbeat);
-/* The session is over. */
-void zkl_heartbeat_end(zkl_heartbeat *heartbeat);
 /* An item needs a lease for its grant. The next heartbeat is due at once. */
 void zkl_heartbeat_want_lease(zkl_heartbeat *heartbeat);
 /* Makes the next heartbeat due at once; after the usual time; then at the latest. */

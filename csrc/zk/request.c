@@ -2,10 +2,9 @@
  * request: requests in flight.
  *
  * Every asynchronous call of the C client carries one context of ours as its `data`. The context is made before the
- * call and put into the session's list of requests in flight. It is taken out exactly once: by its completion, or when
- * the C client refused the call. A refused call is normally never completed. It may be completed if memory ran out in
- * the middle of the call. So such contexts are kept, as orphans, until the handle is closed and no callback can come
- * any more.
+ * call, and is in flight from then on. That ends exactly once: by its completion, or when the C client refused the
+ * call. A refused call is normally never completed. It may be completed if memory ran out in the middle of the call.
+ * So such contexts are kept, as orphans, until the handle is closed and no callback can come any more.
  *
  * The completions here do that bookkeeping, and pass the reply to the function that was given with the request.
  */
@@ -22,9 +21,9 @@ int32_t zkl_most_in_flight = 1000;
  * the ask is freed. Counts it as in flight. */
 static zkl_request *begin_request(zkl_wire *wire, const zkl_ask *ask)
 {
-    zkl_request *request = TAILQ_FIRST(&wire->spare);
+    zkl_request *request = SLIST_FIRST(&wire->spare);
     if (request != NULL) {
-        TAILQ_REMOVE(&wire->spare, request, all);
+        SLIST_REMOVE_HEAD(&wire->spare, next);
     } else {
         request = zkl_alloc(sizeof *request);
         if (request == NULL) {
@@ -34,18 +33,10 @@ static zkl_request *begin_request(zkl_wire *wire, const zkl_ask *ask)
     }
     request->state = ZKL_REQUEST_FLYING;
     request->wire = wire;
-    request->on_reply = ask->on_reply;
-    request->owner = ask->owner;
-    request->release = ask->release;
-    request->kept = ask->kept;
-    request->memory = ask->memory;
-    request->generation = ask->generation;
-    request->tag = ask->tag;
-    request->proof = ask->proof;
+    request->ask = *ask;
     request->connection = wire->connection;
     request->sent_at = wire->now;
     request->evidence = zkl_lease_evidence(&wire->lease, ask->proof, wire->now);
-    TAILQ_INSERT_TAIL(&wire->flying, request, all);
     if (wire->in_flight++ == 0) {
         wire->stats.in_flight_since = wire->now;
     }
@@ -56,10 +47,8 @@ static zkl_request *begin_request(zkl_wire *wire, const zkl_ask *ask)
     return request;
 }
 
-static void end_flight(zkl_request *request)
+static void end_flight(zkl_wire *wire)
 {
-    zkl_wire *wire = request->wire;
-    TAILQ_REMOVE(&wire->flying, request, all);
     if (--wire->in_flight == 0) {
         wire->stats.in_flight_since = 0;
     }
@@ -69,10 +58,10 @@ static void end_flight(zkl_request *request)
 static void request_refused(zkl_request *request, int rc)
 {
     zkl_wire *wire = request->wire;
-    end_flight(request);
+    end_flight(wire);
     zkl_wire_log(wire, ZOO_LOG_LEVEL_WARN, "the ZooKeeper client refused a request: %s", zerror(rc));
     request->state = ZKL_REQUEST_ORPHAN;
-    TAILQ_INSERT_TAIL(&wire->orphans, request, all);
+    SLIST_INSERT_HEAD(&wire->orphans, request, next);
 }
 
 /* The C client's function has returned `rc`. Tells the host, and returns `rc`. */
@@ -97,12 +86,12 @@ static zkl_request *begin_completion(const void *data, int rc)
         return NULL; /* it is completed after all */
     }
     assert(request->state == ZKL_REQUEST_FLYING);
-    end_flight(request);
-    bool heartbeat = request->proof == ZKL_PROOF_HEARTBEAT;
+    end_flight(wire);
+    bool heartbeat = request->ask.proof == ZKL_PROOF_HEARTBEAT;
     bool proof = rc == ZOK || (rc == ZNONODE && heartbeat && ZKL_BROKEN(ZKL_BREAK_EVICTED)) ||
                  (rc == ZTHROTTLEDOP && ZKL_BROKEN(ZKL_BREAK_THROTTLED));
     if (proof && request->connection == wire->connection) {
-        zkl_lease_answered(&wire->lease, request->proof, request->sent_at, &request->evidence);
+        zkl_lease_answered(&wire->lease, request->ask.proof, request->sent_at, &request->evidence);
     }
     return request;
 }
@@ -118,17 +107,17 @@ static void pass_answer(const void *data, int rc, zkl_reply reply)
     }
     zkl_wire *wire = request->wire;
     reply.connection = request->connection;
-    reply.generation = request->generation;
+    reply.generation = request->ask.generation;
     reply.sent_at = request->sent_at;
-    reply.tag = request->tag;
-    request->on_reply(request->owner, rc, &reply);
-    if (request->release != NULL) {
-        request->release(request->kept);
+    reply.tag = request->ask.tag;
+    request->ask.on_reply(request->ask.owner, rc, &reply);
+    if (request->ask.release != NULL) {
+        request->ask.release(request->ask.kept);
     }
-    zkl_free(request->memory);
-    request->memory = NULL;
+    zkl_free(request->ask.memory);
+    request->ask.memory = NULL;
     request->state = ZKL_REQUEST_SPARE;
-    TAILQ_INSERT_HEAD(&wire->spare, request, all);
+    SLIST_INSERT_HEAD(&wire->spare, request, next);
 }
 
 static void on_path_and_stat(int rc, const char *path, const struct Stat *stat, const void *data)
@@ -276,9 +265,21 @@ int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path)
 
 int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results)
 {
+    for (int32_t i = 0; i < count; i++) {
+        results[i].err = ZRUNTIMEINCONSISTENCY;
+    }
     zkl_request *request = begin_request(wire, ask);
     return request == NULL ? NO_CONTEXT
                            : end_request(request, zoo_amulti(wire->handle, count, ops, results, on_code, request));
+}
+
+bool zkl_all_succeeded(const zoo_op_result_t *results, int32_t count)
+{
+    bool succeeded = true;
+    for (int32_t i = 0; i < count; i++) {
+        succeeded = succeeded && results[i].err == ZOK;
+    }
+    return succeeded;
 }
 
 int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children)
@@ -303,18 +304,11 @@ void zkl_forget_watch(const zkl_wire *wire, const char *path, watcher_fn watcher
 static void free_list(struct zkl_request_list *list)
 {
     zkl_request *request;
-    while ((request = TAILQ_FIRST(list)) != NULL) {
-        TAILQ_REMOVE(list, request, all);
-        zkl_free(request->memory);
+    while ((request = SLIST_FIRST(list)) != NULL) {
+        SLIST_REMOVE_HEAD(list, next);
+        zkl_free(request->ask.memory);
         zkl_free(request);
     }
-}
-
-void zkl_requests_init(zkl_wire *wire)
-{
-    TAILQ_INIT(&wire->flying);
-    TAILQ_INIT(&wire->orphans);
-    TAILQ_INIT(&wire->spare);
 }
 
 void zkl_requests_closed(zkl_wire *wire)

@@ -36,7 +36,7 @@ typedef struct {
     zkl_proof proof;
 } zkl_ask;
 
-/* The state of a request's context. Each state has its list in zkl_wire. */
+/* The state of a request's context. ORPHAN and SPARE have lists in zkl_wire. */
 typedef enum {
     ZKL_REQUEST_FLYING, /* set by begin_request: the C client will complete it, once */
     ZKL_REQUEST_ORPHAN, /* set by request_refused: the C client has refused it and may complete it all the same, without effect */
@@ -45,19 +45,12 @@ typedef enum {
 
 /* The context of one asynchronous call of the C client. */
 struct zkl_request {
-    TAILQ_ENTRY(zkl_request) all;
+    SLIST_ENTRY(zkl_request) next; /* in the list of its state */
     zkl_wire *wire;
-    zkl_on_reply on_reply;
-    void *owner;
-    void (*release)(void *kept);
-    void *kept;
-    void *memory;
+    zkl_ask ask;
     int64_t sent_at;
     zkl_evidence evidence;
     uint32_t connection;
-    uint32_t generation;
-    int32_t tag;
-    zkl_proof proof;
     zkl_request_state state;
 };
 
@@ -90,16 +83,19 @@ int zkl_send_list(zkl_wire *wire, const zkl_ask *ask, const char *path, watcher_
 /* Reads the acl. */
 int zkl_send_acl(zkl_wire *wire, const zkl_ask *ask, const char *path);
 int zkl_send_sync(zkl_wire *wire, const zkl_ask *ask, const char *path);
-/* `ops` and `results` must stay until the reply, or until the handle is closed. */
+/*
+ * `ops` and `results` must stay until the reply, or until the handle is closed. The result of a part that the answer says nothing about is
+ * ZRUNTIMEINCONSISTENCY.
+ */
 int zkl_send_multi(zkl_wire *wire, const zkl_ask *ask, int32_t count, const zoo_op_t *ops, zoo_op_result_t *results);
+/* Returns whether all parts succeeded. The C client reports success even if parts of the answer say otherwise, or are missing. */
+bool zkl_all_succeeded(const zoo_op_result_t *results, int32_t count);
 /* Reads the ensemble's configuration (ZOO_CONFIG_NODE), which is below no chroot. */
 int zkl_send_configuration(zkl_wire *wire, const zkl_ask *ask, watcher_fn watcher, void *context);
 /* Removes all watches of this session on a node, or on its children. */
 int zkl_send_unwatch(zkl_wire *wire, const zkl_ask *ask, const char *path, bool children);
 /* Makes the C client forget a watcher of a node, without a request: there is no connection. */
 void zkl_forget_watch(const zkl_wire *wire, const char *path, watcher_fn watcher, void *context);
-/* Begins with no request. */
-void zkl_requests_init(zkl_wire *wire);
 /* Frees the contexts that the C client can no longer complete. To be called after zookeeper_close. */
 void zkl_requests_closed(zkl_wire *wire);
 /* Frees all contexts that are not in flight. */

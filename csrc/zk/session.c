@@ -118,7 +118,7 @@ void zkl_session_date_answers(zkl_session *session)
 static void end_lease(zkl_session *session)
 {
     zkl_lease *lease = &session->wire.lease;
-    zkl_heartbeat_end(&session->heartbeat);
+    session->heartbeat.check_at = ZKL_NEVER;
     zkl_lease_await_no_more(lease);
     if (lease->required && lease->until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
         zkl_lease_set_until(lease, 0);
@@ -165,7 +165,6 @@ bool zkl_session_init(zkl_session *session, const zkl_session_config *config, co
     session->wire.backing_off_until = ZKL_NEVER;
     session->state = ZKL_STATE_CONNECTING;
     zkl_lease_init(&wire->lease, config->lease);
-    zkl_requests_init(wire);
     zkl_heartbeat_init(&session->heartbeat, wire, prove, session);
     bool watches = zkl_watches_init(&session->watches, wire);
     return watches && session->servers != NULL && session->addresses != NULL && session->wire.hosts != NULL &&

@@ -34,7 +34,6 @@ LIST_HEAD(zkl_watcher_list, zkl_item);
 struct zkl_watch {
     zkl_link in_table;
     zkl_watches *watches;
-    char *node; /* full path, also of a directory */
     struct zkl_watcher_list watchers;
     zkl_watch_state state;
     int32_t flying;  /* requests in flight that point here */
@@ -49,6 +48,7 @@ struct zkl_watch {
     bool reading;     /* a request is in flight that reads the data, and arms nothing */
     uint32_t read_on; /* the connection on which the data were last read */
     int64_t czxid;    /* of the node, when it was last armed */
+    char node[];      /* full path, also of a directory */
 };
 
 bool zkl_watches_init(zkl_watches *watches, zkl_wire *wire)
@@ -88,7 +88,6 @@ static void free_watch(zkl_watch *watch)
         watch->watches->wire->cleaning--;
     }
     watch->watches->wire->stats.watches--;
-    zkl_free(watch->node);
     zkl_free(watch);
 }
 
@@ -121,18 +120,16 @@ static zkl_watch *take_watch(zkl_watches *watches, const char *path, bool childr
         set_unwanted(watch, false);
         return watch;
     }
-    watch = zkl_alloc(sizeof *watch);
-    char *node = zkl_copy(path, strlen(path));
-    if (watch == NULL || node == NULL) {
-        zkl_free(watch);
-        zkl_free(node);
+    size_t length = strlen(path);
+    watch = zkl_alloc(sizeof *watch + length + 1);
+    if (watch == NULL) {
         return NULL;
     }
+    memcpy(watch->node, path, length);
     watch->watches = watches;
-    watch->node = node;
     watch->children = children;
     LIST_INIT(&watch->watchers);
-    zkl_table_add(&watches->table, watch, zkl_hash_text(node, strlen(node)));
+    zkl_table_add(&watches->table, watch, zkl_hash_text(path, length));
     watches->wire->stats.watches++;
     return watch;
 }

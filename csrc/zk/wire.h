@@ -105,7 +105,7 @@ typedef enum {
 } zkl_disconnect;
 
 typedef struct zkl_request zkl_request;
-TAILQ_HEAD(zkl_request_list, zkl_request);
+SLIST_HEAD(zkl_request_list, zkl_request);
 
 typedef struct {
     zkl_session_host host;
@@ -122,7 +122,6 @@ typedef struct {
     const void *items_owner;
 
     /* request.c */
-    struct zkl_request_list flying;
     /* Refused by the C client, which may still complete them; kept until the handle is closed. */
     struct zkl_request_list orphans;
     struct zkl_request_list spare; /* for reuse */

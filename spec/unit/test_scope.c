@@ -232,8 +232,8 @@ static void acquisitions_end_with_their_request(void **state)
         zkl_scope_add(scope, all[i]);
         zkl_scope_add(scope, all[i]); /* has no effect the second time */
     }
-    zkl_scope_remove(kept);
-    zkl_scope_remove(kept);
+    zkl_group_remove(kept);
+    zkl_group_remove(kept);
     zkl_handle_end(released, 0);
     zkl_handle_release(released);
     zkl_handle_release(dropped);

@@ -67,7 +67,7 @@ function App.new(model, settings)
     end
     local self = setmetatable({
         model = model, hosts = hosts, random = settings.random, login = settings.login or false, revoke = settings.revoke or false,
-        on_login = settings.on_login, tokens = {}, logins = {}, login_count = 0
+        on_login = settings.on_login, tokens = {}, logins = {}
     }, App)
     if self.revoke then
         self.revoke_token = self.random()
@@ -159,19 +159,20 @@ local function log_in(self, request)
         return refuse(403, "this token is not valid, or was used before")
     end
     self.tokens[token] = nil
-    local now, oldest = core.now(), nil
+    local now, count, oldest = core.now(), 0, nil
     for login, ends in pairs(self.logins) do
         if ends <= now then
-            self.logins[login], self.login_count = nil, self.login_count - 1
-        elseif not oldest or ends < self.logins[oldest] then
-            oldest = login
+            self.logins[login] = nil
+        else
+            count = count + 1
+            oldest = (not oldest or ends < self.logins[oldest]) and login or oldest
         end
     end
-    if self.login_count >= LOGINS then
-        self.logins[oldest], self.login_count = nil, self.login_count - 1
+    if count >= LOGINS then
+        self.logins[oldest] = nil
     end
     local cookie = self.random()
-    self.logins[sha256(cookie)], self.login_count = now + LOGIN, self.login_count + 1
+    self.logins[sha256(cookie)] = now + LOGIN
     if self.on_login then
         self.on_login()
     end

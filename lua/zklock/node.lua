@@ -58,7 +58,7 @@ end
 
 --- Returns the problem with a path to be created, or nil. ZooKeeper appends ten digits to a sequential path, so it may end with
 -- "/".
-function node.create_problem(path, sequential)
+local function create_problem(path, sequential)
     if sequential and type(path) == "string" then
         path = path .. "0"
     end
@@ -97,10 +97,10 @@ local PART_CREATE_SCHEMA = {
     acl = CREATE_SCHEMA.acl
 }
 
---- Checks the settings of a create, alone or in a transaction.
----@return table?
----@return string? wrong
-function node.read_create(client, settings, in_transaction)
+--- Checks the arguments of a create, alone or in a transaction.
+---@return table? # the request for core
+---@return table|string # the settings; or what is wrong
+function node.read_create(client, path, data, settings, in_transaction)
     local read, wrong = options.read(settings, in_transaction and PART_CREATE_SCHEMA or CREATE_SCHEMA)
     if not read then
         return nil, wrong
@@ -108,11 +108,19 @@ function node.read_create(client, settings, in_transaction)
         return nil, "option 'container' must not be true together with ephemeral or sequential"
     end
     wrong = options.creator_problem(read.acl, client:desk().has_auth, "when the client was opened without auth or tls.cert_file")
+        or create_problem(path, read.sequential) or node.data_problem(data)
     if wrong then
         return nil, wrong
     end
-    read.acl = read.acl or client:desk().acl
-    return read
+    return {
+        kind = "create",
+        path = path,
+        data = data,
+        ephemeral = read.ephemeral,
+        sequential = read.sequential,
+        container = read.container,
+        acl = read.acl or client:desk().acl
+    }, read
 end
 
 -- Asking --------------------------------------------------------------------------------------------------------------
@@ -575,20 +583,10 @@ end
 ---@return zklock.Code? code
 function Client:create(path, data, settings)
     check_client(self, "create")
-    local given, wrong = node.read_create(self, settings)
-    wrong = wrong or node.create_problem(path, given.sequential) or node.data_problem(data)
-    if wrong then
-        error("client:create: " .. wrong, 2)
+    local request, given = node.read_create(self, path, data, settings)
+    if not request then
+        error("client:create: " .. given, 2)
     end
-    local request = {
-        kind = "create",
-        path = path,
-        data = data,
-        ephemeral = given.ephemeral,
-        sequential = given.sequential,
-        container = given.container,
-        acl = given.acl
-    }
     return perform(self, "create", request, given, "creating", true)
 end
 

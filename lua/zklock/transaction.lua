@@ -64,16 +64,8 @@ end
 ---@return self transaction itself; the part's result is the path of the new node
 function Transaction:create(path, data, settings)
     check_self(self, "create")
-    local read, wrong = node.read_create(self._client, settings, true)
-    wrong = wrong or node.create_problem(path, read.sequential) or node.data_problem(data)
-    add(self, "create", wrong, read and {
-        kind = "create",
-        path = path,
-        data = data,
-        ephemeral = read.ephemeral,
-        sequential = read.sequential,
-        acl = read.acl
-    })
+    local part, wrong = node.read_create(self._client, path, data, settings, true)
+    add(self, "create", not part and wrong, part)
     return self
 end
 

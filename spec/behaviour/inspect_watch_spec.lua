@@ -91,6 +91,21 @@ describe("inspect.watch", function()
         end)
     end)
 
+    it("answers with the code of a failure where it looks for a lock that does not exist", function()
+        local client, link = fixture.client_behind_proxy { wait = loop, session_timeout = 30 }
+        local watcher, answer = inspect.watch(client, fixture.path()), nil
+        link:arm("exists", "stall-reply")
+        loop.run(function()
+            answer = compat.pack(watcher:next())
+        end, function()
+            loop.until_true(function()
+                return link:fired()
+            end)
+            client:close(0)
+        end)
+        assert.equal("closed", answer[3])
+    end)
+
     it("waits for a lock that does not exist, and outlives its deletion", function()
         local path, client = fixture.path(), fixture.steady_client()
         local watcher = inspect.watch(client, path)

@@ -31,6 +31,7 @@ return {
         "strange_servers",
         "blocking: keeps waiting when the connection is lost",
         "inspect_watch: answers closed where it reads",
+        "inspect_watch: with the code of a failure where it looks",
         "latch: deleted during a call",
         "latch: delayed",
         "latch: finds no gate",

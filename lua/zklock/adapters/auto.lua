@@ -15,9 +15,6 @@ local blocking = require "zklock.adapters.blocking"
 local ipairs, require, type = ipairs, require, type
 local loaded = package.loaded
 
---- The limit of the adapter for plain programs.
-local PATIENCE = blocking.may_block_for()
-
 local auto = { name = "auto" }
 
 --- The adapters that have been used, by name.
@@ -61,20 +58,19 @@ end
 
 --- For zklock.wait: the adapter for this place; nil where that is ambiguous.
 function auto.here()
+    if not (loaded.cqueues or loaded.luv or loaded.copas) then
+        return blocking -- no loop can be running
+    end
     local name = look_around()
     return name and adapter_of(name)
 end
 
---- See zklock.adapters. Called in every acquire and release.
+--- See zklock.adapters for the contract of an adapter's functions. This one is called in every acquire and release.
 function auto.may_block_for()
-    if loaded.cqueues or loaded.luv or loaded.copas then
-        local here = auto.here()
-        return here and here.may_block_for and here.may_block_for()
-    end
-    return PATIENCE -- no loop can be running: look_around would return "blocking"
+    local here = auto.here()
+    return here and here.may_block_for and here.may_block_for()
 end
 
---- See zklock.adapters for the contract of an adapter's functions.
 function auto.wait(client, waiter, seconds)
     local name, problem = look_around()
     if not name then
@@ -99,17 +95,14 @@ end
 
 --- Whether a wait may yield here.
 function auto.yields()
-    return look_around() ~= "blocking"
+    return auto.here() ~= blocking
 end
 
 --- A lock that is acquired before a loop runs is attended to from the first wait in that loop on.
 function auto.attend(client)
-    if loaded.cqueues or loaded.luv or loaded.copas then
-        local name = look_around()
-        local attend = name and adapter_of(name).attend
-        if attend then
-            attend(client)
-        end
+    local here = auto.here()
+    if here and here.attend then
+        here.attend(client)
     end
 end
 
@@ -117,8 +110,7 @@ end
 function auto.calls(client, has_calls)
     local desk = client:desk()
     if has_calls then
-        local name = (loaded.cqueues or loaded.luv or loaded.copas) and look_around()
-        desk.calls_adapter = name and adapter_of(name)
+        desk.calls_adapter = auto.here()
     end
     local adapter = desk.calls_adapter
     if adapter and adapter.calls then
@@ -137,10 +129,9 @@ function auto.detach(client)
 end
 
 function auto.spawn(fn)
-    local name = look_around()
-    local spawn = name and adapter_of(name).spawn
-    if spawn then
-        spawn(fn)
+    local here = auto.here()
+    if here and here.spawn then
+        here.spawn(fn)
     else
         fn()
     end

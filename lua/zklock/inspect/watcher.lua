@@ -55,19 +55,22 @@ end
 ---@return string? message
 ---@return zklock.Code? code
 local function list(self, path)
-    local names, stat, watch
+    local names, stat, watch, code
     repeat
         names, stat, watch = self.client:children(path, { watch = true })
         if not names and watch == "no_node" then
-            stat, watch = self.client:exists(path, { watch = true })
-            names = stat == false and {} or nil
+            stat, watch, code = self.client:exists(path, { watch = true })
             if stat == nil then
-                return nil, watch, "failed"
+                return nil, watch, code
+            elseif stat then
+                watch:cancel() -- it was created in between
+            else
+                names = {}
             end
         elseif not names then
             return nil, stat, watch
         end
-    until names -- otherwise it was created in between
+    until names
     local set = {}
     for _, name in ipairs(names) do
         set[name] = true

@@ -67,7 +67,7 @@ function App.new(model, settings)
     end
     local self = setmetatable({
         model = model, hosts = hosts, random = settings.random, login = settings.login or false, revoke = settings.revoke or false,
-        on_login = settings.on_login, tokens = {}, logins = {}, login_count = 0
+        on_login = settings.on_login, tokens = {}, logins = {}
     }, App)
     if self.revoke then
         self.revoke_token = self.random()
@@ -159,19 +159,20 @@ local function log_in(self, request)
         return refuse(403, "this token is not valid, or was used before")
     end
     self.tokens[token] = nil
-    local now, oldest = core.now(), nil
+    local now, count, oldest = core.now(), 0, nil
     for login, ends in pairs(self.logins) do
         if ends <= now then
-            self.logins[login], self.login_count = nil, self.login_count - 1
-        elseif not oldest or ends < self.logins[oldest] then
-            oldest = login
+            self.logins[login] = nil
+        else
+            count = count + 1
+            oldest = (not oldest or ends < self.logins[oldest]) and login or oldest
         end
     end
-    if self.login_count >= LOGINS then
-        self.logins[oldest], self.login_count = nil, self.login_count - 1
+    if count >= LOGINS then
+        self.logins[oldest] = nil
     end
     local cookie = self.random()
-    self.logins[sha256(cookie)], self.login_count = now + LOGIN, self.login_count + 1
+    self.logins[sha256(cookie)] = now + LOGIN
     if self.on_login then
         self.on_login()
     end
@@ -222,18 +223,15 @@ local function table_page(self)
         frame.read_at and "" or " Nothing has been read yet.", concat(rows)))
 end
 
-local function get(self, request)
-    local fields = read_query(request.query)
-    if not (fields.events or fields.table or fields.history or fields.metrics) then
-        if request.header "if-none-match" == TAG then
-            return answer(304, HTML, "", { ETag = TAG, ["Cache-Control"] = "no-cache" })
-        end
-        return answer(200, HTML, page, { ETag = TAG, ["Cache-Control"] = "no-cache" })
-    elseif is_foreign(self, request) then
-        return refuse(403, "requests of other sites are refused")
-    elseif not has_login(self, request) then
-        return refuse(401, "open the address with the token that zklock ui has printed")
-    elseif fields.table then
+--- The page. It is the same for all, and has no data.
+local function get_page(request)
+    local is_known = request.header "if-none-match" == TAG
+    return answer(is_known and 304 or 200, HTML, is_known and "" or page, { ETag = TAG, ["Cache-Control"] = "no-cache" })
+end
+
+--- What the page shows.
+local function get(self, fields)
+    if fields.table then
         return table_page(self)
     elseif fields.metrics then
         return answer(200, metrics.CONTENT_TYPE, self.model:metrics())
@@ -251,20 +249,21 @@ end
 ---@param request table see above
 ---@return table # answer
 function App:respond(request)
+    local reads, fields = request.method == "GET" or request.method == "HEAD", read_query(request.query)
     if not self:knows_host(request.header "host") then
         return refuse(421, "this server does not have the name that the request gives it (Host); see --host")
-    elseif request.method == "GET" or request.method == "HEAD" then
-        return get(self, request)
-    elseif request.method ~= "POST" or not (self.login or self.revoke) then
+    elseif reads and not (fields.events or fields.table or fields.history or fields.metrics) then
+        return get_page(request)
+    elseif not reads and (request.method ~= "POST" or not (self.login or self.revoke)) then
         return refuse(405, "only GET", { Allow = "GET, HEAD" })
     elseif is_foreign(self, request) then
         return refuse(403, "requests of other sites are refused")
-    end
-    local fields = read_query(request.query)
-    if fields.login and self.login then
+    elseif not reads and fields.login and self.login then
         return log_in(self, request)
     elseif not has_login(self, request) then
         return refuse(401, "open the address with the token that zklock ui has printed")
+    elseif reads then
+        return get(self, fields)
     elseif fields.revoke then
         return ask_to_release(self, request)
     end

@@ -1,7 +1,7 @@
 --- ui.page: the page of the live view: one file of HTML, CSS and JavaScript, which loads nothing from elsewhere.
 --
 -- zklock.ui.app serves it as it is, and computes the hashes of its style and its script for the content security policy. Texts from
--- ZooKeeper come by server-sent events (zklock.ui.model) and go into the page by textContent only.
+-- ZooKeeper come by server-sent events (zklock.ui.model) and go into the page as text only.
 
 return [==[<!DOCTYPE html>
 <html lang="en">
@@ -364,17 +364,17 @@ const store = {
 let language = store.get("language") || (/^zh/i.test(navigator.language || "") ? "zh" : "en"), T = TEXTS[language] || TEXTS.en;
 const fill = (text, ...values) => text.replace(/\{(\d)\}/g, (_, index) => String(values[index]));
 
-function make(tag, className, text) {
+function make(tag, className, ...content) {
   const element = document.createElement(tag);
   if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
+  element.append(...content);
   return element;
 }
 function write(element, text) { if (element.textContent !== text) element.textContent = text; }
 // A path with what is invisible, or changes the direction of text, replaced. Links need it as it is.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 const clean = (path) => path.replace(HIDDEN, "\ufffd");
-function name(text) { const element = make("bdi"); element.textContent = text; return element; }
+const name = (text) => make("bdi", "", text);
 
 function duration(seconds) {
   if (seconds === undefined || seconds === null) return "–";
@@ -512,16 +512,13 @@ function drawDeadlocks() {
   if ($("deadlocks").dataset.key === JSON.stringify(lines)) return;
   $("deadlocks").dataset.key = JSON.stringify(lines);
   $("deadlocks").replaceChildren(...lines.map(([title, ...steps]) => {
-    const box = make("div", "", title), list = make("ul");
-    list.append(...steps.map((step) => make("li", "", step))); box.append(list);
-    return box;
+    return make("div", "", title, make("ul", "", ...steps.map((step) => make("li", "", step))));
   }));
 }
 function tile(parent, key, label, value, className) {
   let box = parent.querySelector(`[data-key="${key}"]`);
   if (!box) {
-    box = make("div", "tile"); box.dataset.key = key;
-    box.append(make("dt"), make("dd"));
+    box = make("div", "tile", make("dt"), make("dd")); box.dataset.key = key;
     parent.append(box);
   }
   box.className = "tile" + (className ? " " + className : "");
@@ -607,12 +604,10 @@ function makeRow(item) {
     const cell = make("td", className + (key === "path" ? " path" : ""));
     row.cells[key] = cell; row.tr.append(cell);
   }
-  const anchor = make("a"), label = name(clean(item.path));
-  anchor.href = "#/lock/" + encodeURIComponent(item.path); anchor.title = clean(item.path); anchor.append(label);
-  row.sub = make("span", "sub"); row.text = make("span"); row.small = make("span", "red");
-  row.sub.append(row.small, row.text);
-  row.strip = make("div", "strip");
-  row.cells.path.append(anchor, row.sub); row.cells.strip.append(row.strip);
+  const anchor = make("a", "", name(clean(item.path)));
+  anchor.href = "#/lock/" + encodeURIComponent(item.path); anchor.title = clean(item.path);
+  row.text = make("span"); row.small = make("span", "red"); row.strip = make("div", "strip");
+  row.cells.path.append(anchor, make("span", "sub", row.small, row.text)); row.cells.strip.append(row.strip);
   row.cells.holder.append(name("")); row.tag = make("span", "tag"); row.bad = make("span", "tag lost");
   row.cells.state.append(row.tag, " ", row.bad);
   return row;
@@ -718,6 +713,13 @@ function columns(parent, labels, optional) {
   }));
 }
 const identityOf = (item) => item.identity || (item.library ? `(${item.library})` : T.unknown);
+function whenCell(...content) { const cell = make("td", "", ...content); cell.dataset.when = ""; return cell; }
+// The time since then, which drawLock keeps up to date.
+function ageSince(at, form = "") {
+  const age = make("span");
+  age.dataset.at = String(at); age.dataset.form = form;
+  return age;
+}
 function tag(text, className) { return make("span", "tag" + (className ? " " + className : ""), text); }
 
 let drawnLock = null, drawnPast = -1;
@@ -774,10 +776,7 @@ function drawQueue(item) {
   const isShown = (one) => one.mode !== "lease" || item.contenders.find((other) => other.mode === "lease"
     && permitsOf(other) === permitsOf(one)) === one;
   $("queue-rows").replaceChildren(...item.contenders.filter(isShown).map((one) => {
-    const row = make("tr"), state = make("td", "what"), identity = make("td", "who"), since = make("td");
-    const session = make("td", "w1");
-    since.dataset.when = "";
-    row.append(make("td", "muted number", String(one.number)), state, identity, since, session);
+    const state = make("td", "what"), identity = make("td", "who", name(identityOf(one)));
     if (one.holder) state.append(tag(T.holds, "hold"));
     else if (one.mode === "lease") state.append(tag(T.pending));
     else if (one.waits_for) {
@@ -788,15 +787,14 @@ function drawQueue(item) {
     if (one.expected !== undefined) state.append(" ", make("span", "muted", "· " + fill(T.expected, duration(one.expected))));
     if (one.mode === "shared") state.append(" ", tag(T.reads));
     if (one.mode === "lease") state.append(" ", tag(fill(T.permits, permits.get(permitsOf(one)))));
-    identity.append(name(identityOf(one)));
     if (one.revoked) identity.append(" ", tag(T.asked, "wait"));
     if (one.stray) identity.append(" ", tag(T.stray[one.stray], "lost"));
     const sessionText = (T.sessions[one.session_state] || "–") + (one.address ? " · " + one.address : "");
-    session.append(one.session_state === "disconnected" ? tag(T.sessions.disconnected, "lost") : make("span", "", sessionText));
-    const small = make("span", "sub"); small.textContent = sessionText; identity.append(small);
-    const time = make("span"); time.dataset.at = String(one.holder ? one.held : one.from); since.append(time);
-    const node = make("td", "w2"); node.append(make("span", "mono muted", one.name)); row.append(node);
-    return row;
+    const session = one.session_state === "disconnected" ? tag(T.sessions.disconnected, "lost") : make("span", "", sessionText);
+    identity.append(make("span", "sub", sessionText));
+    return make("tr", "", make("td", "muted number", String(one.number)), state, identity,
+      whenCell(ageSince(one.holder ? one.held : one.from)), make("td", "w1", session),
+      make("td", "w2", make("span", "mono muted", one.name)));
   }));
   $("queue-rows").parentNode.hidden = item.contenders.length === 0;
   $("queue-empty").hidden = item.contenders.length > 0;
@@ -810,15 +808,12 @@ function drawEnded() {
   $("ended-card").hidden = list.length === 0;
   write($("ended-note"), list.length ? fill(T.endedNote, clockText(list[list.length - 1].ended)) : "");
   $("ended-rows").replaceChildren(...list.map((one) => {
-    const row = make("tr"), fate = make("td", "what"), identity = make("td", "who"), when = make("td"), ago = make("span");
-    when.dataset.when = "";
+    const fate = one.fate === "lost" ? tag(T.fates.lost, "lost") : make("span", "", T.fates[one.fate] || one.fate);
+    const when = whenCell(clockText(one.ended), " · ", ageSince(one.ended, "ago"));
     when.title = [one.from, one.held, one.ended].map(clockText).join(" – ");
-    fate.append(one.fate === "lost" ? tag(T.fates.lost, "lost") : make("span", "", T.fates[one.fate] || one.fate));
-    identity.append(name(identityOf(one)));
-    ago.dataset.at = String(one.ended); ago.dataset.form = "ago"; when.append(clockText(one.ended), " · ", ago);
-    row.append(fate, identity, make("td", "w1", duration((one.held ?? one.ended) - one.from)),
+    return make("tr", "", make("td", "what", fate), make("td", "who", name(identityOf(one))),
+      make("td", "w1", duration((one.held ?? one.ended) - one.from)),
       make("td", "w1", one.held === undefined ? "–" : duration(one.ended - one.held)), when);
-    return row;
   }));
 }
 // A lane shows all that one contender has done: a client has a new node for each time that it queues.
@@ -880,10 +875,10 @@ function drawLanes(item) {
   write($("fold"), fill(folded ? T.fold : T.unfold, old));
   $("fold").setAttribute("aria-expanded", String(!folded));
   if (!box.firstChild) {
-    const axis = make("div", "axis"), times = make("div", "times");
+    const times = make("div", "times");
     for (let part = 5; part > 0; part--) times.append(make("span"));
-    const last = make("span"); last.append(times.lastChild, make("span", "", T.nowMark)); times.append(last);
-    axis.append(make("span", "who"), times); box.append(axis);
+    times.append(make("span", "", times.lastChild, make("span", "", T.nowMark)));
+    box.append(make("div", "axis", make("span", "who"), times));
     const spans = SPANS.map(([seconds, unit, count]) => [seconds, fill(T.units[unit], count)]);
     buildChoice($("span"), T.span, spans, span, (seconds) => {
       span = seconds; store.set("span", String(seconds)); drawnPast = -1;
@@ -898,9 +893,9 @@ function drawLanes(item) {
   for (const [key, pieces] of found) {
     let lane = lanes.get(key);
     if (!lane) {
-      const element = make("div", "lane"), who = make("div", "who"), track = make("div", "track");
-      who.append(name(identityOf(pieces[0]))); who.title = identityOf(pieces[0]); element.append(who, track);
-      lane = { element, track, parts: new Map() };
+      const who = make("div", "who", name(identityOf(pieces[0]))), track = make("div", "track");
+      who.title = identityOf(pieces[0]);
+      lane = { element: make("div", "lane", who, track), track, parts: new Map() };
       lanes.set(key, lane);
     }
     lane.element.classList.toggle("past", pieces.every((one) => one.ended !== undefined));
@@ -942,9 +937,7 @@ function applyLanguage() {
   $("search").placeholder = T.search;
   const hints = [];
   [["/"], ["j", "k"], ["Esc"]].forEach((keys, index) => {
-    const hint = make("span");
-    for (const key of keys) hint.append(make("kbd", "", key), " ");
-    hint.append(T.hints[index]); hints.push(hint);
+    hints.push(make("span", "", ...keys.flatMap((key) => [make("kbd", "", key), " "]), T.hints[index]));
   });
   $("hints").replaceChildren(...hints);
   buildChoice($("filter"), T.columns.state, Object.entries(T.filters), filter, (key) => { filter = key; order = null; });

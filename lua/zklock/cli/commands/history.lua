@@ -6,7 +6,6 @@ local Log = require "zklock.ui.log"
 local looking = require "zklock.cli.looking"
 local settings = require "zklock.cli.settings"
 
-
 --- Seconds that are shown, unless given.
 local DAY = 86400
 

@@ -159,7 +159,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
     for _, name in ipairs(context.service and service.VARIABLES or {}) do
         environment[#environment + 1] = name
     end
-    local pass = read_end and { from = read_end, to = arguments.lost_fd } or job and job.pass and job.pass(environment) or nil
+    local pass = read_end and { from = read_end, to = arguments.lost_fd } or job.pass and job.pass(environment) or nil
     local started, message, code = supervisor:start(words, environment, pass)
     if pass then
         process.close(pass.from)
@@ -210,14 +210,14 @@ local function rest(session, lock, members, arguments, context, status, granted)
     return nil
 end
 
---- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job, or nil.
+--- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job.
 ---@return table? # nil: the command did not run
 local function hold_and_run(arguments, context, guard, status, words, job)
     local began = process.now()
     local session, lock, members, outcome = acquire.open(arguments, context)
     status.waited = process.now() - began
     local supervisor
-    if lock and job and job.begin and not job.begin(session, lock, context, status) then
+    if lock and job.begin and not job.begin(session, lock, context, status) then
         lock = nil -- it is released with the session
     elseif not lock then
         status.outcome, status.exit = outcome, members
@@ -228,10 +228,10 @@ local function hold_and_run(arguments, context, guard, status, words, job)
         write_metrics(arguments, context, status)
         supervisor = supervise(session, lock, members, guard, arguments, context, status, words, job)
         local is_over = has_ended_by_itself(supervisor)
-        if job and job.after then
+        if job.after then
             job.after(session, lock)
         end
-        if is_over and job and job.finish then
+        if is_over and job.finish then
             job.finish(supervisor, context, status)
         end
         if is_over and arguments.at_least then
@@ -257,7 +257,7 @@ end
 --- Runs the subcommand.
 ---@param arguments table
 ---@param context table
----@param job? table for `zklock once` and `zklock lead`, with some of these functions. `begin(session, hold, context, status)` is
+---@param job table for `zklock once` and `zklock lead`, with some of these functions. `begin(session, hold, context, status)` is
 --   called when the lock is held; it returns whether the command is to run, or fills in the status. `pass(variables)` returns
 --   `{from =, to =}`, a descriptor for the command. `after(session, hold)` is called when the command has ended, before the lock is
 --   released. `finish(supervisor, context, status)` is called when it has ended by itself; it may change the status
@@ -289,7 +289,7 @@ function run.run_job(arguments, context, job)
 end
 
 function run.run(arguments, context)
-    return run.run_job(arguments, context, nil)
+    return run.run_job(arguments, context, {})
 end
 
 return run

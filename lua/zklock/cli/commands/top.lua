@@ -39,25 +39,16 @@ local function oldest(state)
     return since
 end
 
---- The orders, and for each whether a state comes before another one.
+--- The orders, and for each the value by which states are sorted; those with the same value are by their paths.
 local ORDERS = { "path", "waiting", "age" }
-local BEFORE = {
-    path = function(a, b)
-        return a.path < b.path
+local VALUE_OF = {
+    path = function()
+        return 0
     end,
-    waiting = function(a, b)
-        if a.waiters ~= b.waiters then
-            return a.waiters > b.waiters
-        end
-        return a.path < b.path
+    waiting = function(state)
+        return -state.waiters
     end,
-    age = function(a, b)
-        local x, y = oldest(a), oldest(b)
-        if x ~= y then
-            return x < y
-        end
-        return a.path < b.path
-    end
+    age = oldest
 }
 
 --- The keys, as ? shows them.
@@ -165,7 +156,11 @@ local function arrange(view)
             shown[#shown + 1] = state
         end
     end
-    sort(shown, BEFORE[ORDERS[view.order]])
+    local value_of = VALUE_OF[ORDERS[view.order]]
+    sort(shown, function(a, b)
+        local x, y = value_of(a), value_of(b)
+        return x < y or x == y and a.path < b.path
+    end)
     view.shown, view.chosen = shown, max(1, min(view.chosen, #shown))
 end
 

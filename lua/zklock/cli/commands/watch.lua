@@ -32,12 +32,11 @@ Keeper.__index = Keeper
 
 --- Continues the log.
 local function new_keeper(log, paths, context, name)
-    local self = setmetatable({ log = log, clock = History.new_clock(), histories = {}, contenders = {}, changed = {} }, Keeper)
+    local self = setmetatable({ log = log, clock = History.new_clock(), histories = {} }, Keeper)
     for _, path in ipairs(paths) do
         self.histories[path] = History.new(self.clock(), false, function(event, lane)
             log:note(event, path, lane)
         end)
-        self.contenders[path], self.changed[path] = {}, true
     end
     local torn = log:restore(function(record, last)
         if self.histories[record.path] then
@@ -55,25 +54,20 @@ function Keeper:record(is_recording)
     self.log:record(is_recording, self.clock())
 end
 
-function Keeper:note(change)
-    if change.event == "gap" then
-        self:record(false)
-        self:record(true)
-    elseif change.contender then
-        self.contenders[change.path][change.contender.node] = change.event ~= "left" and change.contender or nil
-        self.changed[change.path] = true
-    end
+--- Notes a gap: in between, nothing was recorded.
+function Keeper:skip()
+    self:record(false)
+    self:record(true)
 end
 
---- Takes in all that was noted, once for each lock: after each reading of the locks.
-function Keeper:take_in()
-    for path in pairs(self.changed) do
+--- Takes in what watchers have read, when all changes were told.
+function Keeper:take_in(watchers)
+    for _, watcher in ipairs(watchers) do
         local list = {}
-        for _, contender in pairs(self.contenders[path]) do
+        for _, contender in pairs(watcher.contenders) do
             list[#list + 1] = contender
         end
-        self.histories[path]:add({ contenders = list }, self.clock(), false)
-        self.changed[path] = nil
+        self.histories[watcher.path]:add({ contenders = list }, self.clock(), false)
     end
 end
 
@@ -81,7 +75,7 @@ end
 local function next_change(watchers, keeper)
     local change, message, code = inspect.next_change(watchers, keeper and 0 or nil)
     if keeper and code == "timeout" then
-        keeper:take_in()
+        keeper:take_in(watchers)
         change, message, code = inspect.next_change(watchers)
     end
     return change, message, code
@@ -106,8 +100,8 @@ function watch.run(arguments, context)
         end
         while true do
             local change = context.check(next_change(watchers, keeper))
-            if keeper then
-                keeper:note(change)
+            if keeper and change.event == "gap" then
+                keeper:skip()
             end
             written = write(output, change) and written
             if not written then

@@ -13,6 +13,27 @@ local takes = require "spec.support.takes"
 after_each(fixture.clean)
 
 describe("all or none: when one of its locks cannot be acquired, a multi", function()
+    it("names the time that the program has given, not what an earlier lock has left of it", function()
+        local paths = multis.three_paths()
+        local all = multis.of(fixture.steady_client { wait = loop }, paths)
+        local first = fixture.join(paths[1])
+        fixture.join(paths[2])
+        local message
+        loop.run(function()
+            message = select(2, all:acquire(2))
+        end, function()
+            loop.until_true(function()
+                return fixture.has(paths[1], 2)
+            end)
+            local due = core.now() + 0.5
+            loop.until_true(function()
+                return core.now() >= due
+            end)
+            fixture.observer():delete(first)
+        end)
+        assert.truthy(message:find(paths[2] .. " within 2 s: ", 1, true), message)
+    end)
+
     for which = 1, 3 do
         it(("releases the others after a timeout, or a try (%d) #asan"):format(which), function()
             local paths = multis.three_paths()

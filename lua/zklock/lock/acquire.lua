@@ -32,8 +32,9 @@ local acquire = {}
 --- Makes a record in which nothing is noted yet.
 ---@param is_part boolean whether it is a part of a multi's acquisition: the program has it when all are granted
 ---@param within boolean whether with_lock is going to give it back
-function acquire.new_record(is_part, within)
-    return { hold = false, level = 0, is_part = is_part, within = within }
+---@param given? number the timeout of the program, if that covers more than this acquisition
+function acquire.new_record(is_part, within, given)
+    return { hold = false, level = 0, is_part = is_part, within = within, given = given or false }
 end
 
 local function note_record(record, hold, level)
@@ -185,15 +186,15 @@ local function refused(hold, message)
     return nil, message, "timeout"
 end
 
---- Returns nil, message and code for an acquisition whose time is up.
-local function timed_out(hold, timeout)
+--- Returns nil, message and code for an acquisition whose time is up. `given` is for the message.
+local function timed_out(hold, timeout, given)
     local lock = hold._lock
     local client = lock._client
     local what
     if hold._try then
         what = format("could not try the %s %s", lock._kind.name, lock._path)
     else
-        what = format("could not acquire the %s %s within %s", lock._kind.name, lock._path, options.in_seconds(timeout))
+        what = format("could not acquire the %s %s within %s", lock._kind.name, lock._path, options.in_seconds(given))
     end
     if hold._cancelled then
         return client:not_resumed(what, hold._try)
@@ -216,9 +217,10 @@ end
 ---@return zklock.Code? code
 local function conclude(hold, timeout, record)
     local lock, acquisition = hold._lock, hold._acquisition
+    local given = record and record.given or timeout
     lock._settings.desk.attempts[hold] = nil
     if hold._cancelled == "timeout" then
-        return timed_out(hold, timeout)
+        return timed_out(hold, timeout, given)
     elseif hold._cancelled then
         return nil, format("waiting for the %s %s was cancelled", lock._kind.name, lock._path), "cancelled"
     elseif acquisition:held() then
@@ -228,7 +230,7 @@ local function conclude(hold, timeout, record)
     if phase == nil then
         return nil, code, message -- after a fork, these two are a message and its code
     elseif phase == "waiting" or code == "timeout" and not hold._caller and not hold._try then
-        return timed_out(hold, timeout)
+        return timed_out(hold, timeout, given)
     elseif phase == "granted" then
         return nil, format("the lease of the %s %s ran out as it was granted", lock._kind.name, lock._path), "lost"
     elseif phase == "lost" and code == "max_hold" then

@@ -145,7 +145,7 @@ local function attempt(self, run, timeout)
         end
     end
     local deadline = now() + timeout
-    run.try = timeout == 0
+    run.try, run.timeout = timeout == 0, timeout
     if is_contended(self) or #self._members == 1 and timeout > 0 or not all_free(self, run) then
         return take_all_in_order(self, run, deadline)
     end

@@ -25,14 +25,14 @@ Run.__index = Run
 ---@param within? boolean whether with_lock is going to give them back
 function runs.new(multi, keep, within)
     return setmetatable({
-        multi = multi, me = caller.running(multi._client:desk().adapter.owner), records = {}, taken = 0, try = false,
+        multi = multi, me = caller.running(multi._client:desk().adapter.owner), records = {}, taken = 0, try = false, timeout = false,
         keep = keep or false, within = within or false, _current = false, _cancelled = false
     }, Run)
 end
 
 --- Notes that the run begins to ask for a member.
 function runs.new_record(run, index)
-    local record = new_record(true, run.within)
+    local record = new_record(true, run.within, run.timeout)
     run.records[index] = record
     return record
 end

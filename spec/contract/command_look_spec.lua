@@ -373,10 +373,10 @@ describe("zklock watch", function()
     end)
 end)
 
-describe("output that cannot be written, because the disk is full,", function()
+describe("output that cannot be written", function()
     after_each(fixture.clean)
 
-    it("is reported, and is no success", function()
+    it("because the disk is full is reported, and is no success", function()
         local path = fixture.path()
         fixture.join(path)
         for _, case in ipairs {
@@ -389,5 +389,12 @@ describe("output that cannot be written, because the disk is full,", function()
             assert.equal(code, result.status, case[1])
             assert.truthy(result.errors:find("No space left on device", 1, true), case[1] .. result.errors)
         end
+    end)
+
+    it("because its reader wants no more is not reported", function()
+        local line = cluster.command_line(commands.words { "completion", "bash" })
+        local script = "exec 3> >(exit 0); wait $!; " .. line .. " >&3"
+        local result = fixture.remember(program.run("closed", { "bash", "-c", script })):finish()
+        assert.same({ 125, "" }, { result.status, result.errors })
     end)
 end)

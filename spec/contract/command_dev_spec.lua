@@ -79,7 +79,8 @@ exec java "$@"
         local port = fixture.servers():match ":(%d+)"
         local result = commands.run { "dev", "--port", port, "--", "echo", "begun" }
         assert.same({ 125, "" }, { result.status, result.output })
-        assert.truthy(result.errors:find("cannot listen on 127.0.0.1:" .. port .. ": address already in use", 1, true), result.errors)
+        local problem = "cannot listen on 127.0.0.1:" .. port .. ": address already in use"
+        assert.truthy(result.errors:find(problem, 1, true), result.errors)
     end)
 
     it("says what is missing", function()

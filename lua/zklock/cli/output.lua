@@ -18,7 +18,8 @@ local STYLES = { bold = 1, red = 31, green = 32, yellow = 33, cyan = 36 }
 local Output = {}
 Output.__index = Output
 
---- `closed`: a write has failed because the reader wants no more. `colored`: standard output is a terminal, and NO_COLOR is not set (https://no-color.org).
+--- `closed`: a write has failed because the reader wants no more. `colored`: standard output is a terminal, and NO_COLOR is not set
+-- (https://no-color.org).
 function Output.new()
     local terminal = process.is_terminal(STDOUT)
     local no_color = os.getenv "NO_COLOR"

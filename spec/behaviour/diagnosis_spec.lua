@@ -101,6 +101,11 @@ describe("zklock doctor", function()
             assert(not defect or found[1].check == "version" and found[1].message:find(defect, 1, true), version)
             assert(not defect or found[1].message:find(stays_down, 1, true), version) -- such as Debian 12's 3.8.0
         end
+        local several = servers(1, { version = "3.8.4" })
+        several[2].version = "3.8.4"
+        local found = diagnosis.findings(facts { servers = several })
+        assert.equal(1, #found)
+        assert.truthy(found[1].message:find("ZooKeeper 3.8.4 of a:1, b:1 may not", 1, true), found[1].message)
     end)
 
     it("compares the limits of the servers, and the session with the wish", function()

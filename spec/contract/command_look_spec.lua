@@ -163,7 +163,7 @@ end)
 describe("a lock that may not be read", function()
     after_each(fixture.clean)
 
-    it("may be held: who, revoke and break exit with 122, and do not call it free", function()
+    it("may be held: who, ls, revoke and break exit with 122, and do not call it free", function()
         local auth = { { scheme = "digest", credential = "one:secret" } }
         local owner = fixture.client { auth = auth, acl = "creator", session_timeout = 60 }
         local path = fixture.path()
@@ -176,6 +176,9 @@ describe("a lock that may not be read", function()
             assert.equal(("zklock: listing the children of '%s': not authenticated; the credentials of --auth-file or " ..
                 "ZKLOCK_AUTH, or the certificate, must fit the ACL\n"):format(path), result.errors)
         end
+        local result = commands.run { "ls", path }
+        assert.same({ 122, "" }, { result.status, result.output })
+        assert.truthy(result.errors:find(path .. " may not be read; the credentials", 1, true), result.errors)
         assert.is_true(lock:held())
     end)
 end)

@@ -70,6 +70,11 @@ describe("zklock doctor", function()
             findings { servers = list, session = { wished = 30, problem = "no connection" } })
     end)
 
+    it("says what to do about a missing chroot", function()
+        local session = { wished = 30, problem = "the chroot '/app' does not exist", code = "no_node" }
+        assert.matches("Create the chroot", diagnosis.findings(facts { session = session })[1].advice, 1, true)
+    end)
+
     it("does not call a server dead that has as many connections as it allows, or that may not be asked", function()
         for _, code in ipairs { "full", "forbidden" } do
             local list = { { address = "a:1", problem = "a:1 refuses", code = code } }

@@ -114,6 +114,7 @@ end
 local SESSION_ADVICE = {
     auth_failed = "The servers demand credentials, or refuse yours: give them by --auth-file or ZKLOCK_AUTH.",
     no_auth = "The rights of the node do not allow this: give credentials by --auth-file or ZKLOCK_AUTH.",
+    no_node = "Create the chroot once, or correct the list of servers.",
     tls_failed = "See the options of TLS."
 }
 

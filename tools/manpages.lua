@@ -18,7 +18,8 @@ local function escape(text)
     return (text:gsub("\\", "\\e"):gsub("%-", "\\-"):gsub("^([.'])", "\\&%1"))
 end
 
---- Splits help into its usage (ways to call it, with "\1" between them), its description, and its lists: { title =, { term, text }… }.
+--- Splits help into its usage (ways to call it, with "\1" between them), its description, and its lists:
+-- { title =, { term, text }… }.
 local function parse(help)
     local paragraphs = {}
     for paragraph in (help:gsub("%s+$", "") .. "\n\n"):gmatch "(.-)\n\n" do
@@ -79,7 +80,8 @@ local function write_page(name, help)
         end
     end
     if help:find("--servers", 1, true) then
-        line(".SH ENVIRONMENT\nZKLOCK_SERVERS stands for \\-\\-servers, ZKLOCK_SESSION_TIMEOUT for \\-\\-session\\-timeout, and so on.")
+        line(".SH ENVIRONMENT\nZKLOCK_SERVERS stands for \\-\\-servers,")
+        line "ZKLOCK_SESSION_TIMEOUT for \\-\\-session\\-timeout, and so on."
         line(".SH FILES\n~/.config/zklock.lua and /etc/zklock.lua return a table with the same settings in Lua:\n.br")
         line('return { servers = "zk1:2181,zk2:2181", session_timeout = 20 }')
     end

@@ -3,8 +3,9 @@
 --   lua5.4 tools/reference.lua PAGE…     prints the pages with their references, and "\0" after each
 --
 -- A page has a line `<!-- reference: MODULE… -->` where the text belongs. The text of a module is the header of its file, its
--- tables, and the functions of its classes: how each is called, whether it waits, its arguments, options, results, codes, and an
--- example: the first line of the page's code that calls it. A link begins with "/", and is from the project's directory on.
+-- tables, and the functions of its classes. Of a function it says how to call it, whether it waits, and its arguments, options,
+-- results and codes. The example is the first line of the page's code that calls it. A link begins with "/", and is from the
+-- project's directory on.
 -- Problems go to standard error, and the exit status is 1 if there are any.
 
 local docstrings = require "tools.docstrings"

@@ -71,12 +71,12 @@ typedef struct {
     zkl_tls_expiry expiry;
 } zkl_published;
 
-/* Which servers the connector is to use. Connection strings. desk.mutex, but for `told`. */
+/* The connection strings of the servers that the connector is to use. desk.mutex guards all but `told`. */
 typedef struct {
     char *given;    /* The program has named these. */
     char *followed; /* The ensemble's configuration, read since then, names these. NULL: it was not read. */
     bool changed;   /* The I/O thread has not taken the latest ones. */
-    bool told;      /* engine_mutex: that the configuration names no servers, or cannot be read */
+    bool told;      /* The log says why the configuration cannot be followed. Guarded by engine_mutex. */
 } zkl_servers;
 
 struct zkl_client {

@@ -95,7 +95,7 @@ end
 --- Writes out what is left of the output. Returns the exit code: no output that was lost is taken for a success.
 local function finish(context, code)
     local written, problem = context.output:flush()
-    if not written then
+    if not written and not context.output.closed then
         context:warn("could not write the output: %s", tostring(problem))
     end
     return (written or code ~= 0) and code or codes.FAILED

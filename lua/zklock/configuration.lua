@@ -125,9 +125,13 @@ local function read_file(name, found, optional)
         return optional and ABSENT[number] or nil,
             "cannot read the settings: " .. unread .. (optional and "; set ZKLOCK_CONFIG= to read no file" or "")
     end
-    local source = file:read "*a"
+    local source
+    source, unread = file:read "*a"
     file:close()
-    local chunk, problem = compile(source or "", name)
+    if not source then
+        return nil, format("cannot read the settings: %s: %s", name, unread)
+    end
+    local chunk, problem = compile(source, name)
     local ok, values = pcall(chunk or function()
         return nil
     end)

@@ -68,7 +68,8 @@ end
 
 -- Terms ----------------------------------------------------------------------------------------------------------------
 
---- What follows a function of the program that the loop has broken off. Nothing here refers to the coroutine's variables.
+--- Reports that the loop has broken off a function of the program, and runs what follows it. Nothing here refers to the
+-- coroutine's variables.
 local function break_off(part)
     report(part.leader, "the callback " .. part.name .. " was broken off", "its coroutine has ended before it has returned")
     part.leader._client:run_callback(part.name, part.after, part, false)

@@ -70,6 +70,11 @@ describe("zklock doctor", function()
             findings { servers = list, session = { wished = 30, problem = "no connection" } })
     end)
 
+    it("says what to do about a missing chroot", function()
+        local session = { wished = 30, problem = "the chroot '/app' does not exist", code = "no_node" }
+        assert.matches("Create the chroot", diagnosis.findings(facts { session = session })[1].advice, 1, true)
+    end)
+
     it("does not call a server dead that has as many connections as it allows, or that may not be asked", function()
         for _, code in ipairs { "full", "forbidden" } do
             local list = { { address = "a:1", problem = "a:1 refuses", code = code } }
@@ -101,6 +106,11 @@ describe("zklock doctor", function()
             assert(not defect or found[1].check == "version" and found[1].message:find(defect, 1, true), version)
             assert(not defect or found[1].message:find(stays_down, 1, true), version) -- such as Debian 12's 3.8.0
         end
+        local several = servers(1, { version = "3.8.4" })
+        several[2].version = "3.8.4"
+        local found = diagnosis.findings(facts { servers = several })
+        assert.equal(1, #found)
+        assert.truthy(found[1].message:find("ZooKeeper 3.8.4 of a:1, b:1 may not", 1, true), found[1].message)
     end)
 
     it("compares the limits of the servers, and the session with the wish", function()

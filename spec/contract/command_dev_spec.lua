@@ -79,13 +79,17 @@ exec java "$@"
         local port = fixture.servers():match ":(%d+)"
         local result = commands.run { "dev", "--port", port, "--", "echo", "begun" }
         assert.same({ 125, "" }, { result.status, result.output })
-        assert.truthy(result.errors:find("cannot listen on 127.0.0.1:" .. port .. ": address already in use", 1, true), result.errors)
+        local problem = "cannot listen on 127.0.0.1:" .. port .. ": address already in use"
+        assert.truthy(result.errors:find(problem, 1, true), result.errors)
     end)
 
     it("says what is missing", function()
         local result = commands.run({ "dev", "--", "true" }, { variables = { "ZOOKEEPER_JAVA=/nonexistent" } })
         assert.equal(125, result.status)
         assert.truthy(result.errors:find("no Java (/nonexistent): install it", 1, true), result.errors)
+        result = commands.run({ "dev", "--", "true" }, { variables = { "TMPDIR=/nonexistent" } })
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find("cannot make a directory in /nonexistent: name another", 1, true), result.errors)
         assert.equal(127, commands.run({ "dev", "--", "no-such-command" }).status)
     end)
 end)

@@ -163,7 +163,7 @@ end)
 describe("a lock that may not be read", function()
     after_each(fixture.clean)
 
-    it("may be held: who, revoke and break exit with 122, and do not call it free", function()
+    it("may be held: who, ls, revoke and break exit with 122, and do not call it free", function()
         local auth = { { scheme = "digest", credential = "one:secret" } }
         local owner = fixture.client { auth = auth, acl = "creator", session_timeout = 60 }
         local path = fixture.path()
@@ -176,6 +176,9 @@ describe("a lock that may not be read", function()
             assert.equal(("zklock: listing the children of '%s': not authenticated; the credentials of --auth-file or " ..
                 "ZKLOCK_AUTH, or the certificate, must fit the ACL\n"):format(path), result.errors)
         end
+        local result = commands.run { "ls", path }
+        assert.same({ 122, "" }, { result.status, result.output })
+        assert.truthy(result.errors:find(path .. " may not be read; the credentials", 1, true), result.errors)
         assert.is_true(lock:held())
     end)
 end)
@@ -373,10 +376,10 @@ describe("zklock watch", function()
     end)
 end)
 
-describe("output that cannot be written, because the disk is full,", function()
+describe("output that cannot be written", function()
     after_each(fixture.clean)
 
-    it("is reported, and is no success", function()
+    it("because the disk is full is reported, and is no success", function()
         local path = fixture.path()
         fixture.join(path)
         for _, case in ipairs {
@@ -389,5 +392,12 @@ describe("output that cannot be written, because the disk is full,", function()
             assert.equal(code, result.status, case[1])
             assert.truthy(result.errors:find("No space left on device", 1, true), case[1] .. result.errors)
         end
+    end)
+
+    it("because its reader wants no more is not reported", function()
+        local line = cluster.command_line(commands.words { "completion", "bash" })
+        local script = "exec 3> >(exit 0); wait $!; " .. line .. " >&3"
+        local result = fixture.remember(program.run("closed", { "bash", "-c", script })):finish()
+        assert.same({ 125, "" }, { result.status, result.errors })
     end)
 end)

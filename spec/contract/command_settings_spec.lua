@@ -142,6 +142,9 @@ describe("zklock takes its settings", function()
             assert.equal(125, result.status, text)
             assert.truthy(result.errors:find(problem, 1, true), result.errors)
         end
+        local result = run({ "ZKLOCK_CONFIG=" .. commands.directory() })
+        assert.equal(125, result.status)
+        assert.truthy(result.errors:find "^zklock: cannot read the settings: /.*: Is a directory\n$", result.errors)
     end)
 
     it("and credentials from files that only their owner may read", function()

@@ -18,9 +18,9 @@ local function runs(words)
     return output:find(words, 1, true) ~= nil
 end
 
--- Runs a shell script, as `shell` does, whose tool does something before it runs a line: `line` is the line's code, without the
--- blanks before it, and `action` is for the shell, whose $PPID is the process that runs the line. Script and action may keep files
--- in the directory $work.
+-- Runs a shell script as `shell` does. Its tool runs an action of the shell before each line with the code `line`, which has no
+-- blanks at its beginning. In the action, $PPID is the process that runs the line. Script and action may keep files in the
+-- directory $work.
 local function before(line, action, script)
     return shell(("export line=%s action=%s\n"):format(cluster.quote(line), cluster.quote(action)) .. [[
         work=$(mktemp -d) real=$tool tool=$work/tool

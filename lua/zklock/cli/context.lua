@@ -10,8 +10,11 @@ local format, min = string.format, math.min
 -- (zklock.inspect.words says itself when LuaSocket is missing.)
 local OTHERS = { argparse = true, dkjson = true }
 
---- What to do if rights are missing.
-local RIGHTS = "; the credentials of --auth-file or ZKLOCK_AUTH, or the certificate, must fit the ACL"
+--- What to do if rights are missing, and without a connection.
+local ADVICE = {
+    [codes.DENIED] = "; the credentials of --auth-file or ZKLOCK_AUTH, or the certificate, must fit the ACL",
+    [codes.DISCONNECTED] = "; zklock doctor checks the servers"
+}
 
 local Context = {}
 Context.__index = Context
@@ -48,9 +51,9 @@ function Context:say(message, ...)
     end
 end
 
---- Writes a message to stderr, and what to do if rights are missing. Returns the exit code.
+--- Writes a message to stderr, and what to do. Returns the exit code.
 function Context:fail(code, message, ...)
-    self:warn(message .. (code == codes.DENIED and RIGHTS or ""), ...)
+    self:warn(message .. (ADVICE[code] or ""), ...)
     return code
 end
 

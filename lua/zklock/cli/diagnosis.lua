@@ -67,6 +67,7 @@ end
 
 local function check_servers(facts, findings)
     local serving, leaders, unknown = 0, 0, 0
+    local versions, old = {}, {} -- those with defects, and the addresses of each
     for _, server in ipairs(facts.servers) do
         if server.code == "unsupported" or server.code == "forbidden" then
             unknown = unknown + 1
@@ -85,9 +86,17 @@ local function check_servers(facts, findings)
             leaders = leaders + ((server.mode == "leader" or server.mode == "standalone") and 1 or 0)
         end
         if server.version and is_before(server.version, LISTS_MENDED) then
-            add(findings, "version", "warning", format("%s runs ZooKeeper %s, which %s%s", server.address, server.version,
-                is_before(server.version, MENDED) and DEFECTS or "", LISTS_DEFECT), RECOMMENDED .. ".")
+            if not old[server.version] then
+                old[server.version] = {}
+                versions[#versions + 1] = server.version
+            end
+            local addresses = old[server.version]
+            addresses[#addresses + 1] = server.address
         end
+    end
+    for _, version in ipairs(versions) do
+        add(findings, "version", "warning", format("ZooKeeper %s of %s %s%s", version, concat(old[version], ", "),
+            is_before(version, MENDED) and DEFECTS or "", LISTS_DEFECT), RECOMMENDED .. ".")
     end
     local count = #facts.servers
     if facts.session.problem and (serving + unknown) * 2 <= count then
@@ -105,6 +114,7 @@ end
 local SESSION_ADVICE = {
     auth_failed = "The servers demand credentials, or refuse yours: give them by --auth-file or ZKLOCK_AUTH.",
     no_auth = "The rights of the node do not allow this: give credentials by --auth-file or ZKLOCK_AUTH.",
+    no_node = "Create the chroot once, or correct the list of servers.",
     tls_failed = "See the options of TLS."
 }
 

@@ -9,25 +9,31 @@ local format = string.format
 
 local STDOUT = 1
 
+--- errno if the reader of a pipe has closed it.
+local EPIPE = 32
+
 --- SGR parameters by name.
 local STYLES = { bold = 1, red = 31, green = 32, yellow = 33, cyan = 36 }
 
 local Output = {}
 Output.__index = Output
 
---- `colored`: standard output is a terminal, and NO_COLOR is not set (https://no-color.org).
+--- `closed`: a write has failed because the reader wants no more. `colored`: standard output is a terminal, and NO_COLOR is not set
+-- (https://no-color.org).
 function Output.new()
     local terminal = process.is_terminal(STDOUT)
     local no_color = os.getenv "NO_COLOR"
     return setmetatable({
+        closed = false,
         colored = terminal and (no_color == nil or no_color == "") and os.getenv "TERM" ~= "dumb"
     }, Output)
 end
 
 --- Remembers the first write that has failed: C's buffer forgets what it could not write.
-local function note(self, written, problem)
+local function note(self, written, problem, number)
     if not written then
         self.problem = self.problem or problem or "unknown error"
+        self.closed = self.closed or number == EPIPE
     end
     return written
 end

@@ -105,10 +105,11 @@ end
 
 --- Makes the directory with the configuration. Returns true; or nil and a message.
 local function make_directory(self)
-    self.directory = output_of("mktemp -d " .. quote((os.getenv "TMPDIR" or "/tmp") .. "/zklock-dev.XXXXXX"))
+    local place = os.getenv "TMPDIR" or "/tmp"
+    self.directory = output_of("mktemp -d " .. quote(place .. "/zklock-dev.XXXXXX"))
     local file = self.directory and io.open(self.directory .. "/zoo.cfg", "w")
     if not file then
-        return nil, "cannot make a temporary directory"
+        return nil, format("cannot make a directory in %s: name another place in TMPDIR", place)
     end
     local written, problem = file:write(format(SETTINGS, self.directory, self.port))
     file:close()

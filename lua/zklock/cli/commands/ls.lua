@@ -35,7 +35,7 @@ function ls.run(arguments, context)
             end
         end
         if all[1] == nil and session.client:exists(top) ~= false then
-            return context:fail(codes.FAILED, "%s may not be read", top)
+            return context:fail(codes.DENIED, "%s may not be read", top)
         elseif all[1] == nil then
             unreadable = {} -- there is no such node
         end

@@ -334,15 +334,12 @@ void zkl_handles_die(zkl_handle *handle)
     }
 }
 
-void zkl_handles_reap(zkl_desk *desk)
+void zkl_handle_reap(zkl_handle *handle)
 {
-    zkl_handle *handle;
-    while ((handle = TAILQ_FIRST(&desk->dying)) != NULL) {
-        TAILQ_REMOVE(&desk->dying, handle, ending);
-        zkl_acquisition_forget(handle->acquisition, zkl_clock());
-        handle->acquisition = NULL;
-        zkl_handles_let_go(handle);
-    }
+    TAILQ_REMOVE(&handle->desk->dying, handle, ending);
+    zkl_acquisition_forget(handle->acquisition, zkl_clock());
+    handle->acquisition = NULL;
+    zkl_handles_let_go(handle);
 }
 
 void zkl_handles_finish_flushes(zkl_desk *desk)

@@ -146,8 +146,15 @@ void zkl_handles_expire(zkl_desk *desk);
 void zkl_handles_let_go(zkl_handle *handle);
 /* Marks an acquisition for reaping: it has ENDED and is settled. Also from within the engine's callbacks. */
 void zkl_handles_die(zkl_handle *handle);
-/* Not from within the engine. Reaps the acquisitions that are DYING. */
-void zkl_handles_reap(zkl_desk *desk);
+/* Not from within the engine. Reaps an acquisition that is DYING. */
+void zkl_handle_reap(zkl_handle *handle);
+/* The same for all of them. Usually there is none. */
+static inline void zkl_handles_reap(zkl_desk *desk)
+{
+    while (!TAILQ_EMPTY(&desk->dying)) {
+        zkl_handle_reap(TAILQ_FIRST(&desk->dying));
+    }
+}
 /* Whether a flush waits. */
 static inline bool zkl_handles_flushing(const zkl_desk *desk)
 {

@@ -28,11 +28,14 @@ static zkl_handle *submit_handle(zkl_handle *handle, int64_t block_for)
 
 /*
  * Asks the engine's side to do something for the handle, a set of TODO_*. `quietly`: the caller looks at the handle afterwards and
- * needs no notification. `block_for` as in zkl_client_acquire.
+ * needs no notification. `block_for` as in zkl_client_acquire. In the child of a fork nothing happens.
  */
 static void ask_handle(zkl_handle *handle, unsigned todo, bool quietly, int64_t block_for)
 {
     zkl_client *client = zkl_client_of(handle->desk);
+    if (zkl_client_forked(client)) {
+        return;
+    }
     pthread_mutex_lock(&client->desk.mutex);
     if (!zkl_life_ended(&client->desk.life)) {
         zkl_handles_ask(handle, todo);
@@ -86,9 +89,7 @@ void zkl_handle_release(zkl_handle *handle)
 void zkl_handle_end(zkl_handle *handle, int64_t block_for)
 {
     zkl_group_remove(handle);
-    if (!zkl_client_forked(zkl_client_of(handle->desk))) {
-        ask_handle(handle, TODO_END, true, block_for);
-    }
+    ask_handle(handle, TODO_END, true, block_for);
 }
 
 /* --- groups -------------------------------------------------------------------------------------------------------- */
@@ -113,9 +114,7 @@ void zkl_group_end(struct zkl_handle_group *group)
     zkl_handle *handle;
     while ((handle = LIST_FIRST(group)) != NULL) {
         zkl_group_remove(handle);
-        if (!zkl_client_forked(zkl_client_of(handle->desk))) {
-            ask_handle(handle, TODO_END, false, 0);
-        }
+        ask_handle(handle, TODO_END, false, 0);
     }
 }
 

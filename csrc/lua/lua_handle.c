@@ -4,12 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the acquisition that is the first argument, or NULL if it was finalized. */
-static zkl_handle *check_acquisition(lua_State *L)
-{
-    return *(zkl_handle **)check_box(L, 1, ACQUISITION_TYPE);
-}
-
 int fill_handle_box(lua_State *L, zkl_handle **box, zkl_handle *handle)
 {
     *box = handle;
@@ -89,17 +83,15 @@ static int acquisition_phase(lua_State *L, zkl_handle *handle, const zkl_handle_
 }
 
 /* acquisition:waits() -> bool, false after a fork */
-static int acquisition_waits(lua_State *L)
+static int acquisition_waits(lua_State *L, zkl_handle *handle)
 {
-    const zkl_handle *handle = check_acquisition(L);
     lua_pushboolean(L, handle != NULL && !is_forked(handle) && zkl_handle_waits(handle));
     return 1;
 }
 
 /* acquisition:released() -> bool; see zkl_handle_released */
-static int acquisition_released(lua_State *L)
+static int acquisition_released(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = check_acquisition(L);
     if (is_forked(handle)) {
         return push_forked(L);
     }
@@ -108,40 +100,35 @@ static int acquisition_released(lua_State *L)
 }
 
 /* acquisition:finished() -> bool, true after a fork; see zkl_handle_finished */
-static int acquisition_finished(lua_State *L)
+static int acquisition_finished(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = check_acquisition(L);
     lua_pushboolean(L, handle == NULL || is_forked(handle) || zkl_handle_finished(handle));
     return 1;
 }
 
-static int acquisition_held(lua_State *L)
+static int acquisition_held(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = check_acquisition(L);
     lua_pushboolean(L, handle != NULL && zkl_handle_held(handle));
     return 1;
 }
 
-static int acquisition_remaining(lua_State *L)
+static int acquisition_remaining(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = check_acquisition(L);
     lua_pushnumber(L, handle != NULL ? seconds_of(zkl_handle_remaining(handle)) : 0);
     return 1;
 }
 
 /* acquisition:extend(seconds) -> bool; see zkl_handle_extend. math.huge: without limit */
-static int acquisition_extend(lua_State *L)
+static int acquisition_extend(lua_State *L, zkl_handle *handle)
 {
-    zkl_handle *handle = check_acquisition(L);
     int64_t nanoseconds = nanoseconds_of(luaL_checknumber(L, 2));
     lua_pushboolean(L, handle != NULL && zkl_handle_extend(handle, nanoseconds));
     return 1;
 }
 
 /* acquisition:waited() -> seconds, an integer if they are 0; see zkl_handle_waited */
-static int acquisition_waited(lua_State *L)
+static int acquisition_waited(lua_State *L, zkl_handle *handle)
 {
-    const zkl_handle *handle = check_acquisition(L);
     int64_t waited = handle != NULL ? zkl_handle_waited(handle) : 0;
     if (waited == 0) {
         lua_pushinteger(L, 0);
@@ -248,7 +235,7 @@ static void unregister(lua_State *L, uint64_t id)
  */
 int core_release(lua_State *L)
 {
-    zkl_handle *handle = check_acquisition(L);
+    zkl_handle *handle = *(zkl_handle **)check_box(L, 1, ACQUISITION_TYPE);
     int64_t block_for = nanoseconds_of(luaL_optnumber(L, 2, 0));
     if (lua_toboolean(L, 3) && (handle == NULL || !zkl_handle_held(handle))) {
         lua_pushnil(L);
@@ -297,18 +284,18 @@ const method handle_methods[] = {
 
 const method acquisition_methods[] = {
     {"phase", .with_view = acquisition_phase},
-    {"held", .function = acquisition_held},
-    {"remaining", .function = acquisition_remaining},
-    {"extend", .function = acquisition_extend},
-    {"waited", .function = acquisition_waited},
+    {"held", .with_handle = acquisition_held},
+    {"remaining", .with_handle = acquisition_remaining},
+    {"extend", .with_handle = acquisition_extend},
+    {"waited", .with_handle = acquisition_waited},
     {"token", .with_view = acquisition_token},
     {"token_numbers", .with_view = acquisition_token_numbers},
     {"node", .with_view = acquisition_node},
     {"nodes", .with_view = acquisition_nodes},
     {"revocations", .with_view = acquisition_revocations},
-    {"waits", .function = acquisition_waits},
-    {"finished", .function = acquisition_finished},
-    {"released", .function = acquisition_released},
+    {"waits", .with_handle = acquisition_waits},
+    {"finished", .with_handle = acquisition_finished},
+    {"released", .with_handle = acquisition_released},
     {.name = NULL},
 };
 

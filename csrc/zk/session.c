@@ -88,7 +88,7 @@ static void extend_lease(zkl_session *session)
     }
 }
 
-static void prove(void *owner, int64_t sent_at)
+void zkl_session_prove(void *owner, int64_t sent_at)
 {
     zkl_session *session = owner;
     if (session->wire.lease.required && session->wire.session_id != 0) {
@@ -96,11 +96,6 @@ static void prove(void *owner, int64_t sent_at)
         zkl_lease_prove(&session->wire.lease, sent_at);
         extend_lease(session);
     }
-}
-
-void zkl_session_prove(zkl_session *session, int64_t sent_at)
-{
-    prove(session, sent_at);
 }
 
 void zkl_session_date_answers(zkl_session *session)
@@ -165,7 +160,7 @@ bool zkl_session_init(zkl_session *session, const zkl_session_config *config, co
     session->wire.backing_off_until = ZKL_NEVER;
     session->state = ZKL_STATE_CONNECTING;
     zkl_lease_init(&wire->lease, config->lease);
-    zkl_heartbeat_init(&session->heartbeat, wire, prove, session);
+    zkl_heartbeat_init(&session->heartbeat, wire, zkl_session_prove, session);
     bool watches = zkl_watches_init(&session->watches, wire);
     return watches && session->servers != NULL && session->addresses != NULL && session->wire.hosts != NULL &&
            copy_auths(session, config);

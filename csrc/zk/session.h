@@ -156,8 +156,8 @@ static inline bool zkl_session_closing(const zkl_session *session)
     return session->shutdown != ZKL_SHUTDOWN_RUNNING;
 }
 
-/* A quorum write of the layers above has been acknowledged: the session existed when it was sent. */
-void zkl_session_prove(zkl_session *session, int64_t sent_at);
+/* A quorum write has been acknowledged: the session existed when it was sent. `owner`: the session, as heartbeats know it. */
+void zkl_session_prove(void *owner, int64_t sent_at);
 /* Dates the answers since the last turn. To be called early in each turn. */
 void zkl_session_date_answers(zkl_session *session);
 /* Functions that end in _at return the instant at which work is due, or ZKL_NEVER. Those beside them do the work. */

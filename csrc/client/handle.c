@@ -45,7 +45,7 @@ void zkl_handle_drop(zkl_handle *handle)
     if (handle->writer != NULL) {
         zkl_handle_drop(handle->writer);
     }
-    zkl_lock_spec_drop(handle->spec);
+    zkl_lock_spec_drop(handle->request.spec);
     zkl_free(handle->message);
     zkl_free(handle->node);
     zkl_free(handle->ahead);
@@ -66,7 +66,7 @@ zkl_client *zkl_handle_client(const zkl_handle *handle)
 
 const char *zkl_handle_path(const zkl_handle *handle)
 {
-    return zkl_lock_spec_settings(handle->spec)->path;
+    return zkl_lock_spec_settings(handle->request.spec)->path;
 }
 
 /* --- results ------------------------------------------------------------------------------------------------------- */
@@ -172,13 +172,13 @@ bool zkl_handle_released(zkl_handle *handle)
 /* desk.mutex held. Says what a waiting acquisition waits for. */
 static void describe_wait(const zkl_handle *handle, char *message)
 {
-    const zkl_lock *lock = zkl_lock_spec_settings(handle->spec);
+    const zkl_lock *lock = zkl_lock_spec_settings(handle->request.spec);
     if (handle->sharing) {
         snprintf(message, ZKL_MESSAGE_SIZE, "another acquisition of this client is ahead");
     } else if (handle->ahead != NULL) {
         snprintf(message, ZKL_MESSAGE_SIZE, "'%s' is ahead", handle->ahead);
     } else if (handle->node != NULL && lock->mode == ZKL_MODE_PERMITS) {
-        snprintf(message, ZKL_MESSAGE_SIZE, "it has not %d of its %d permits left", (int)handle->count,
+        snprintf(message, ZKL_MESSAGE_SIZE, "it has not %d of its %d permits left", (int)handle->request.count,
                  (int)lock->permits);
     }
 }
@@ -208,7 +208,7 @@ void zkl_handle_look(zkl_handle *handle, zkl_handle_view *view)
         snprintf(view->message, sizeof view->message, "%s", handle->message);
     } else if (view->code != ZKL_OK) {
         snprintf(view->message, sizeof view->message, "%s", unanswered ? "the client is closed" : ZKL_UNSAID);
-    } else if (handle->spec != NULL && view->phase == ZKL_ACQUISITION_WAITING) {
+    } else if (handle->request.spec != NULL && view->phase == ZKL_ACQUISITION_WAITING) {
         describe_wait(handle, view->message);
     }
     pthread_mutex_unlock(&desk->mutex);

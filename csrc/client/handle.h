@@ -63,11 +63,8 @@ struct zkl_handle {
     const zkl_handle_kind *kind;
     zkl_question *question; /* NULL: an acquisition */
 
-    /* Constant: an acquisition's arguments of zkl_engine_acquire */
-    zkl_lock_spec *spec;
-    int32_t count;
-    bool try_only;
-    bool optimistic;
+    /* Constant: an acquisition's arguments of zkl_engine_acquire, with a reference to the spec, but for `writer` */
+    zkl_acquisition_request request;
 
     /* Any thread */
     _Atomic bool lapsed;  /* its grant has been found over; the owner cannot extend it */

@@ -123,7 +123,7 @@ void zkl_group_end(struct zkl_handle_group *group)
 /* Keeps a copy of the part of a node's path that follows the lock's path; keeps nothing if there is no node. */
 static void keep_name(char **kept, const zkl_handle *handle, const char *node)
 {
-    const char *name = node != NULL ? node + strlen(zkl_lock_spec_settings(handle->spec)->path) + 1 : NULL;
+    const char *name = node != NULL ? node + strlen(zkl_lock_spec_settings(handle->request.spec)->path) + 1 : NULL;
     if (name != NULL && *kept != NULL && strcmp(name, *kept) == 0) {
         return;
     }
@@ -202,13 +202,8 @@ int64_t zkl_handle_hold_over(void *context, const zkl_acquisition *acquisition, 
 static void start_acquisition(zkl_handle *handle, int64_t now)
 {
     zkl_client *client = zkl_client_of(handle->desk);
-    const zkl_acquisition_request request = {
-        .spec = handle->spec,
-        .writer = handle->writer != NULL ? handle->writer->acquisition : NULL,
-        .count = handle->count,
-        .try_only = handle->try_only,
-        .optimistic = handle->optimistic,
-    };
+    zkl_acquisition_request request = handle->request;
+    request.writer = handle->writer != NULL ? handle->writer->acquisition : NULL;
     handle->acquisition = zkl_engine_acquire(client->engine, &request, handle, now);
     if (handle->acquisition == NULL) {
         pthread_mutex_lock(&client->desk.mutex);
@@ -281,10 +276,8 @@ zkl_handle *zkl_client_acquire(zkl_client *client, const zkl_acquisition_request
     if (handle == NULL) {
         return NULL;
     }
-    handle->spec = zkl_lock_spec_take(request->spec);
-    handle->count = request->count;
-    handle->try_only = request->try_only;
-    handle->optimistic = request->optimistic;
+    handle->request = *request;
+    zkl_lock_spec_take(request->spec);
     if (writer != NULL) {
         handle->writer = writer;
         atomic_fetch_add(&writer->references, 1);
@@ -297,7 +290,7 @@ bool zkl_handle_nodes(zkl_handle *handle, const char **nodes)
     pthread_mutex_lock(&handle->desk->mutex);
     *nodes = handle->nodes;
     pthread_mutex_unlock(&handle->desk->mutex);
-    return *nodes != NULL || handle->count <= 1;
+    return *nodes != NULL || handle->request.count <= 1;
 }
 
 static bool is_granted(const zkl_handle *handle)

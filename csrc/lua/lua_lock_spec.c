@@ -59,10 +59,12 @@ static const char *path_field(lua_State *L)
 
 static zkl_mode check_mode(lua_State *L)
 {
-    static const char *const names[] = {"mutex", "read", "write", "permits", "latch", "count", NULL};
-    static const zkl_mode modes[] = {ZKL_MODE_MUTEX,   ZKL_MODE_READ,  ZKL_MODE_WRITE,
-                                     ZKL_MODE_PERMITS, ZKL_MODE_LATCH, ZKL_MODE_COUNT};
-    return modes[field_choice(L, 1, "mode", names)];
+    static const char *const names[] = {
+        [ZKL_MODE_MUTEX] = "mutex",     [ZKL_MODE_READ] = "read",   [ZKL_MODE_WRITE] = "write",
+        [ZKL_MODE_PERMITS] = "permits", [ZKL_MODE_LATCH] = "latch", [ZKL_MODE_COUNT] = "count",
+        [ZKL_MODE_COUNT + 1] = NULL,
+    };
+    return (zkl_mode)field_choice(L, 1, "mode", names);
 }
 
 static int push_lock_spec(lua_State *L, const zkl_lock *lock)

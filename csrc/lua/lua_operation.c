@@ -13,12 +13,13 @@
 
 static zkl_operation_kind check_kind(lua_State *L, int table)
 {
-    static const char *const names[] = {"get", "set",  "create", "delete", "exists", "children",
-                                        "acl", "sync", "check",  "multi",  NULL};
-    static const zkl_operation_kind kinds[] = {
-        ZKL_OPERATION_GET,      ZKL_OPERATION_SET, ZKL_OPERATION_CREATE, ZKL_OPERATION_DELETE, ZKL_OPERATION_EXISTS,
-        ZKL_OPERATION_CHILDREN, ZKL_OPERATION_ACL, ZKL_OPERATION_SYNC,   ZKL_OPERATION_CHECK,  ZKL_OPERATION_MULTI};
-    return kinds[field_choice(L, table, "kind", names)];
+    static const char *const names[] = {
+        [ZKL_OPERATION_GET] = "get",       [ZKL_OPERATION_SET] = "set",       [ZKL_OPERATION_CREATE] = "create",
+        [ZKL_OPERATION_DELETE] = "delete", [ZKL_OPERATION_EXISTS] = "exists", [ZKL_OPERATION_CHILDREN] = "children",
+        [ZKL_OPERATION_SYNC] = "sync",     [ZKL_OPERATION_ACL] = "acl",       [ZKL_OPERATION_CHECK] = "check",
+        [ZKL_OPERATION_MULTI] = "multi",   [ZKL_OPERATION_MULTI + 1] = NULL,
+    };
+    return (zkl_operation_kind)field_choice(L, table, "kind", names);
 }
 
 static int32_t create_flags(lua_State *L, int table)

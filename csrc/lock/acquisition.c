@@ -247,14 +247,6 @@ void zkl_acquisition_leave(zkl_acquisition *acquisition)
     zkl_acquisition_kind(acquisition)->released(acquisition);
 }
 
-void zkl_acquisition_connection_lost(zkl_acquisition *acquisition)
-{
-    if (acquisition->try_only && acquisition->phase == ZKL_ACQUISITION_WAITING) {
-        zkl_acquisition_refuse(acquisition, ZKL_DISCONNECTED, "'%s' could not be tried: the connection to '%s' is lost",
-                               zkl_acquisition_path(acquisition), acquisition->locks->wire->hosts);
-    }
-}
-
 /* Sets the code and the message of a release. Only the first call has an effect. */
 static void note_release(zkl_acquisition *acquisition, zkl_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

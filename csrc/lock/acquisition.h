@@ -63,8 +63,6 @@ void zkl_acquisition_lose(zkl_acquisition *acquisition, zkl_code code, const cha
     __attribute__((format(printf, 3, 4)));
 /* Gives up the acquisition's entries: they pass to other acquisitions, or their nodes are deleted in the background. */
 void zkl_acquisition_leave(zkl_acquisition *acquisition);
-/* Refuses a waiting try: it cannot be answered without a connection. */
-void zkl_acquisition_connection_lost(zkl_acquisition *acquisition);
 /* Notes that the release of a granted acquisition has been requested. */
 void zkl_acquisition_revoked(zkl_acquisition *acquisition);
 /* Frees the acquisition at once. */

@@ -142,14 +142,18 @@ static void locks_ready(void *owner)
     }
 }
 
-/* The connection is lost: tries are answered. */
+/* The connection is lost: tries that wait are refused, since they cannot be answered without one. */
 static void lost(void *owner)
 {
     zkl_locks *locks = owner;
     zkl_acquisition *acquisition, *next;
     for (acquisition = TAILQ_FIRST(&locks->acquisitions); acquisition != NULL; acquisition = next) {
         next = TAILQ_NEXT(acquisition, all);
-        zkl_acquisition_connection_lost(acquisition);
+        if (acquisition->try_only && acquisition->phase == ZKL_ACQUISITION_WAITING) {
+            zkl_acquisition_refuse(acquisition, ZKL_DISCONNECTED,
+                                   "'%s' could not be tried: the connection to '%s' is lost",
+                                   zkl_acquisition_path(acquisition), locks->wire->hosts);
+        }
     }
 }
 

@@ -104,7 +104,7 @@ static void done_elsewhere(zkl_heartbeat *heartbeat)
     ROW(session, zkl_session_tries_end_at, zkl_session_end_tries, false)                                               \
     ROW(locks, zkl_acquisitions_expire_at, zkl_acquisitions_expire, false)                                             \
     ROW(locks, zkl_share_expires_at, end_lingering, false)                                                             \
-    ROW(session, zkl_session_probe_at, zkl_session_probe_again, false)                                                 \
+    ROW(session, zkl_session_probe_at, zkl_session_probe, false)                                                       \
     ROW(session, zkl_session_retry_at, zkl_session_retry, false)                                                       \
     ROW(locks, zkl_entries_run_at, zkl_entries_run, true)                                                              \
     ROW(operations, zkl_operations_send_at, zkl_operations_send, true)                                                 \

@@ -307,13 +307,14 @@ static void on_probed(void *owner, int rc, const zkl_reply *reply)
 }
 
 /* Sends the probe, a read. Any answer shows that a ZooKeeper server answers, and whether the chroot exists. */
-static void send_probe(zkl_session *session)
+void zkl_session_probe(zkl_session *session)
 {
     const zkl_ask ask = {.on_reply = on_probed, .owner = session};
     if (zkl_send_exists(&session->wire, &ask, "/", NULL, NULL) == ZOK) {
         session->heartbeat.checks_flying++;
         session->wire.stats.heartbeats++;
     }
+    session->heartbeat.check_at = session->wire.now + PAUSE_AFTER;
 }
 
 /*
@@ -359,8 +360,7 @@ static void on_connected(zkl_session *session, bool read_only)
     if (probed) {
         now_ready(session);
     } else {
-        send_probe(session);
-        session->heartbeat.check_at = session->wire.now + PAUSE_AFTER;
+        zkl_session_probe(session);
     }
 }
 
@@ -633,12 +633,6 @@ int64_t zkl_session_probe_at(const zkl_session *session)
 {
     bool again = session->life == ZKL_SESSION_PROBING && !zkl_session_closing(session);
     return again && session->heartbeat.checks_flying == 0 ? session->heartbeat.check_at : ZKL_NEVER;
-}
-
-void zkl_session_probe_again(zkl_session *session)
-{
-    send_probe(session);
-    session->heartbeat.check_at = session->wire.now + PAUSE_AFTER;
 }
 
 void zkl_session_retry(zkl_session *session)

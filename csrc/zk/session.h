@@ -174,7 +174,7 @@ int64_t zkl_session_tries_end_at(const zkl_session *session);
 void zkl_session_end_tries(zkl_session *session);
 /* The probe is sent again: it could not be sent, or its answer decided nothing (throttled, say). */
 int64_t zkl_session_probe_at(const zkl_session *session);
-void zkl_session_probe_again(zkl_session *session);
+void zkl_session_probe(zkl_session *session);
 /* The requests of zkl_try_later are tried again. */
 static inline int64_t zkl_session_retry_at(const zkl_session *session)
 {

@@ -154,11 +154,6 @@ static void fail_link(zkl_tls_link *link, zkl_code code, const char *format, ...
     enter_link(link, ZKL_TLS_LINK_BROKEN);
 }
 
-static const char *server_text(const zkl_tls_link *link)
-{
-    return link->server->text;
-}
-
 /* --- OpenSSL's way to the socket ----------------------------------------------------------------------------------- */
 
 /* Returns the result for OpenSSL of a call that failed with errno. */
@@ -264,7 +259,7 @@ static bool may_go_on(zkl_tls_link *link, int result)
     if (waits(link, error)) {
         return true;
     }
-    const char *server = server_text(link);
+    const char *server = link->server->text;
     if (!open && (link->eof || link->error != 0)) {
         fail_link(
             link, ZKL_TLS_FAILED,
@@ -328,7 +323,7 @@ static void not_written(zkl_tls_link *link, int result)
     move_down(link);
     if (link->state == ZKL_TLS_LINK_OPEN) {
         link->fatal = true;
-        fail_link(link, ZKL_DISCONNECTED, "the connection to '%s' is lost: %s", server_text(link), strerror(error));
+        fail_link(link, ZKL_DISCONNECTED, "the connection to '%s' is lost: %s", link->server->text, strerror(error));
     }
 }
 
@@ -417,7 +412,7 @@ static bool is_protected(zkl_tls_link *link)
     link->fatal = true;
     fail_link(link, ZKL_TLS_FAILED,
               "the cipher %s, which '%s' chose, does not encrypt, or needs no certificate; see the option tls.ciphers",
-              zkl_openssl.SSL_CIPHER_get_name(cipher), server_text(link));
+              zkl_openssl.SSL_CIPHER_get_name(cipher), link->server->text);
     return false;
 }
 
@@ -431,7 +426,7 @@ static void shake_hands(zkl_tls_link *link)
         may_go_on(link, result);
     } else if (is_protected(link)) {
         char message[ZKL_MESSAGE_SIZE];
-        snprintf(message, sizeof message, "connected to '%s' by %s", server_text(link),
+        snprintf(message, sizeof message, "connected to '%s' by %s", link->server->text,
                  zkl_openssl.SSL_get_version(link->ssl));
         link->log(link->log_context, ZOO_LOG_LEVEL_INFO, message);
         const zkl_stack *chain = zkl_openssl.SSL_get_peer_cert_chain(link->ssl);
@@ -481,7 +476,7 @@ bool zkl_tls_link_late(zkl_tls_link *link)
     }
     fail_link(link, ZKL_TLS_FAILED,
               "'%s' did not finish the TLS handshake in time; use the server's secureClientPort, and see its log",
-              server_text(link));
+              link->server->text);
     return true;
 }
 

@@ -70,7 +70,7 @@ function Context.check(result, message, code)
 end
 
 --- Concludes a subcommand that an error has ended: a failure (check), an interruption (zklock.cli.session), or any other. Writes
--- the message, and closes the session, if there is one.
+-- the message.
 ---@return integer # exit code
 ---@return string # outcome: of a failure its code, "interrupted", or "failed"
 function Context:conclude(problem)
@@ -83,10 +83,15 @@ function Context:conclude(problem)
     else
         self:fail(code, "%s", Context.describe(problem))
     end
-    if self.session then
-        self.session:close()
-    end
     return code, outcome
+end
+
+--- Closes the session, if there is one.
+---@return true? # nil: the servers have not acknowledged the end in time
+function Context:close()
+    local session = self.session
+    self.session = false
+    return not session or session:close()
 end
 
 --- Reads the settings and opens the session, or raises their failure. All modules that this needs are loaded here, not before.

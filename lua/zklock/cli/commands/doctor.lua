@@ -209,7 +209,6 @@ function doctor.run(arguments, context)
     if session then
         local done
         done, problem, code = examine(session, facts, path, settings.servers)
-        session:close()
         problem = not done and problem or nil
     end
     if problem then

@@ -85,16 +85,13 @@ function hold.run(arguments, context)
     context.input = input
     local session, lock, members = acquire.open(arguments, context)
     if not lock then
-        session:close()
         return members
     end
     input.take()
     local written, problem = process.write(STDOUT, (members[1]:token() or "") .. "\n")
     local reason = written and wait(lock, session) or "output"
-    local loss = reason == "lost" and acquire.describe_loss(members)
-    session:close()
-    if loss then
-        return context:fail(codes.LOST, "%s", loss)
+    if reason == "lost" then
+        return context:fail(codes.LOST, "%s", acquire.describe_loss(members))
     elseif reason == "output" then
         return context:fail(codes.FAILED, "could not write the token: %s", problem)
     end

@@ -68,7 +68,6 @@ end
 local function hold(arguments, context, caller, guard)
     local session, got, members = acquire.open(arguments, context)
     if not got then
-        session:close()
         return members
     end
     local keeper = setmetatable(Supervisor.of(session, got, guard, arguments, context, {
@@ -88,13 +87,11 @@ local function hold(arguments, context, caller, guard)
     else
         keeper.lost = true
     end
-    local code = 0
     if keeper.lost then
-        code = context:fail(codes.LOST, "%s%s", acquire.describe_loss(members),
+        return context:fail(codes.LOST, "%s%s", acquire.describe_loss(members),
             keeper.on_lost == "stop" and keeper.started and "; the shell was stopped" or "")
     end
-    session:close()
-    return code
+    return 0
 end
 
 --- In the child: waits for the lock end with the shell, too.

@@ -76,7 +76,7 @@ end
 --- Writes the outcome to --status-fd, once.
 local function report(arguments, context, status)
     local fd = arguments.status_fd
-    arguments.status_fd, status.revoked = nil, context.session and context.session.revoked
+    arguments.status_fd = nil
     if fd then
         local written, problem = process.write(fd, context.output.json(status) .. "\n")
         if not written then
@@ -190,7 +190,7 @@ end
 local function rest(session, lock, members, arguments, context, status, granted)
     local left = granted + arguments.at_least - process.now()
     if arguments.detach and left > 0 then
-        status.held = process.now() - granted
+        status.held, status.revoked = process.now() - granted, session.revoked
         report(arguments, context, status)
         require("zklock.cli.background").leave(status.exit)
     end
@@ -239,10 +239,6 @@ local function hold_and_run(arguments, context, guard, status, words, job)
         end
         status.held = process.now() - granted
     end
-    if not session:close() then
-        context:warn("the servers have not acknowledged the release of %s, which ends with the session timeout",
-            acquire.paths(arguments))
-    end
     return supervisor
 end
 
@@ -278,6 +274,11 @@ function run.run_job(arguments, context, job)
     if not ok then
         status.exit, status.outcome = context:conclude(result)
         status.signal = status.outcome == "interrupted" and result.signal or nil
+    end
+    status.revoked = context.session and context.session.revoked
+    if not context:close() then
+        context:warn("the servers have not acknowledged the release of %s, which ends with the session timeout",
+            acquire.paths(arguments))
     end
     if guard then
         guard:finish()

@@ -126,7 +126,7 @@ local function run(name, before, after, context)
         end
         return context:fail(codes.FAILED, "%s (zklock%s --help shows the usage)", tostring(arguments), name and " " .. name or "")
     end
-    arguments.command_line, context.parser = after, parser
+    arguments.command_line, context.parser, context.quiet = after, parser, arguments.quiet or false
     return dispatch(name, arguments, context)
 end
 

@@ -76,7 +76,6 @@ local function wait(lock, session)
 end
 
 function hold.run(arguments, context)
-    context.quiet = arguments.quiet
     -- Only files and devices such as /dev/null have a position.
     local wrong = acquire.wrong_arguments(arguments) or (io.stdin:seek() or is_at_end()) and AT_END
     if wrong then

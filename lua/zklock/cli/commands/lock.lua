@@ -129,11 +129,7 @@ local function check(arguments)
 end
 
 function lock.run(arguments, context)
-    context.quiet = arguments.quiet
-    local caller, wrong = check(arguments)
-    if not caller then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
+    local caller = context.check(check(arguments))
     local code, text, child = background.fork(context)
     if not code then
         return serve(arguments, context, caller)

@@ -258,7 +258,6 @@ end
 --   `{from =, to =}`, a descriptor for the command. `after(session, hold)` is called when the command has ended, before the lock is
 --   released. `finish(supervisor, context, status)` is called when it has ended by itself; it may change the status
 function run.run_job(arguments, context, job)
-    context.quiet = arguments.quiet
     local words, wrong = check(arguments)
     if not words then
         return context:fail(codes.FAILED, "%s", wrong)

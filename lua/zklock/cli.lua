@@ -13,6 +13,7 @@
 --     context.signals      descriptor of the signals that were caught (zklock.process): INT, TERM, HUP, QUIT and more
 --     context.input        if a subcommand sets it: waits of the client also poll `input.descriptor()`, and call `input.take()`,
 --                          which may raise an error, when something is there
+--     context.guard        if a subcommand has one (zklock.cli.supervisor): the guardian, which ends when the subcommand ends
 --     context:connect(arguments)
 --                          opens a client by the settings (zklock.cli.session), which is closed when the subcommand ends
 --     context.check(result, message, code)
@@ -86,7 +87,7 @@ local function new_parser(only)
     return parser
 end
 
---- Runs a parsed subcommand, and closes its client at the end, also after an error or a signal.
+--- Runs a parsed subcommand, and closes what it has opened at the end, also after an error or a signal.
 local function dispatch(name, arguments, context)
     local ok, code = pcall(require("zklock.cli.commands." .. name).run, arguments, context)
     if not ok then

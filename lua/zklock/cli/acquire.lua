@@ -168,9 +168,7 @@ local function give_up(arguments, context, message, code)
     if not refused then
         return nil, context:fail(codes.of(code), "%s", message), outcome
     end
-    if not context.quiet then
-        context:warn("%s", message)
-    end
+    context:say("%s", message)
     return nil, acquire.refusal(arguments, arguments.no_wait and codes.REFUSED or codes.TIMEOUT), outcome
 end
 

@@ -21,7 +21,9 @@ Context.__index = Context
 
 ---@param signals number descriptor of the signals that were caught
 function Context.new(signals)
-    return setmetatable({ signals = signals, output = Output.new(), input = false, quiet = false, session = false }, Context)
+    return setmetatable({
+        signals = signals, output = Output.new(), input = false, quiet = false, session = false, guard = false
+    }, Context)
 end
 
 --- Returns the text of an error that was raised, without what only programmers need: the position in a source, the name of the
@@ -86,12 +88,16 @@ function Context:conclude(problem)
     return code, outcome
 end
 
---- Closes the session, if there is one.
----@return true? # nil: the servers have not acknowledged the end in time
+--- Closes the session, and ends the guardian, if there are any.
+---@return true? # nil: the servers have not acknowledged the session's end in time
 function Context:close()
-    local session = self.session
-    self.session = false
-    return not session or session:close()
+    local session, guard = self.session, self.guard
+    self.session, self.guard = false, false
+    local closed = not session or session:close()
+    if guard then
+        guard:finish()
+    end
+    return closed
 end
 
 --- Reads the settings and opens the session, or raises their failure. All modules that this needs are loaded here, not before.

@@ -145,7 +145,7 @@ local function conclude(supervisor, context, status, members)
 end
 
 --- Runs the command under the lock. The status gets what is known.
-local function supervise(session, lock, members, guard, arguments, context, status, words, job)
+local function supervise(session, lock, members, arguments, context, status, words, job)
     local read_end, write_end
     if arguments.lost_fd then
         read_end, write_end = process.pipe()
@@ -154,7 +154,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
             return nil
         end
     end
-    local supervisor = Supervisor.of(session, lock, guard, arguments, context, { lost_fd = write_end })
+    local supervisor = Supervisor.of(session, lock, arguments, context, { lost_fd = write_end })
     local environment = acquire.environment(session, members, status.identity)
     for _, name in ipairs(context.service and service.VARIABLES or {}) do
         environment[#environment + 1] = name
@@ -212,7 +212,7 @@ end
 
 --- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job.
 ---@return table? # nil: the command did not run
-local function hold_and_run(arguments, context, guard, status, words, job)
+local function hold_and_run(arguments, context, status, words, job)
     local began = process.now()
     local session, lock, members, outcome = acquire.open(arguments, context)
     status.waited = process.now() - began
@@ -226,7 +226,7 @@ local function hold_and_run(arguments, context, guard, status, words, job)
         status.token, status.identity = members[1]:token(), session.client:desk().identity
         local granted = process.now()
         write_metrics(arguments, context, status)
-        supervisor = supervise(session, lock, members, guard, arguments, context, status, words, job)
+        supervisor = supervise(session, lock, members, arguments, context, status, words, job)
         local is_over = has_ended_by_itself(supervisor)
         if job.after then
             job.after(session, lock)
@@ -266,10 +266,12 @@ function run.run_job(arguments, context, job)
     if code then
         return code
     end
-    local guard = Supervisor.guard_for(arguments, context)
+    if arguments.on_lost == "stop" then
+        Supervisor.start_guard(context, arguments.signal)
+    end
     context.service = not arguments.pass_notify and service.find(context.output.clean) or nil
     local status = { path = arguments.path, waited = 0, held = 0 }
-    local ok, result = pcall(hold_and_run, arguments, context, guard, status, words, job)
+    local ok, result = pcall(hold_and_run, arguments, context, status, words, job)
     if not ok then
         status.exit, status.outcome = context:conclude(result)
         status.signal = status.outcome == "interrupted" and result.signal or nil
@@ -278,9 +280,6 @@ function run.run_job(arguments, context, job)
     if not context:close() then
         context:warn("the servers have not acknowledged the release of %s, which ends with the session timeout",
             acquire.paths(arguments))
-    end
-    if guard then
-        guard:finish()
     end
     write_metrics(arguments, context, status)
     report(arguments, context, status)

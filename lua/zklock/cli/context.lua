@@ -107,7 +107,8 @@ end
 function Context:connect(arguments, limit)
     local settings = Context.check(require("zklock.cli.settings").read(arguments))
     settings.connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout)
-    return (Context.check(require("zklock.cli.session").open(settings, self)))
+    self.session = Context.check(require("zklock.cli.session").connect(settings, self))
+    return self.session
 end
 
 return Context

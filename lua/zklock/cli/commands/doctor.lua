@@ -205,7 +205,8 @@ function doctor.run(arguments, context)
     for index, address in ipairs(words.addresses(settings.servers)) do
         facts.servers[index] = ask_server(address, settings.tls)
     end
-    local session, problem, code = require("zklock.cli.session").open(settings, context)
+    local session, problem, code = require("zklock.cli.session").connect(settings, context)
+    context.session = session or false
     if session then
         local done
         done, problem, code = examine(session, facts, path, settings.servers)

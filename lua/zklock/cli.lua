@@ -16,8 +16,10 @@
 --     context.guard        if a subcommand has one (zklock.cli.supervisor): the guardian, which ends when the subcommand ends
 --     context:connect(arguments)
 --                          opens a client by the settings (zklock.cli.session), which is closed when the subcommand ends
+--     context.stop(code, message, exit)
+--                          ends the subcommand with this message, and the exit code, or that of a code of zklock's API
 --     context.check(result, message, code)
---                          returns a result; if it is nil, ends the subcommand with this message and the code's exit code
+--                          returns a result; if it is nil, ends the subcommand
 --     context:fail(code, message, ...)
 --                          writes a message to stderr and returns the exit code
 --

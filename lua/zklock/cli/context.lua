@@ -59,19 +59,26 @@ function Context:fail(code, message, ...)
     return code
 end
 
---- Returns its arguments, which a function of zklock's API has returned. If the first one is nil, raises their failure, which ends
--- the subcommand.
+--- Ends the subcommand: raises a failure.
+---@param code string the outcome: of zklock's API, or another word
+---@param message? string
+---@param exit? integer exit code; default: that of `code`
+function Context.stop(code, message, exit)
+    error(setmetatable({ code = code, message = message, exit = exit or codes.of(code) }, { __metatable = "zklock failure" }), 0)
+end
+
+--- Returns its arguments, which a function of zklock's API has returned. If the first one is nil, ends the subcommand.
 ---@param result any
 ---@param message? string
 ---@param code? zklock.Code nil: "failed"
 function Context.check(result, message, code)
     if result == nil then
-        error(setmetatable({ message = message, code = code or "failed" }, { __metatable = "zklock failure" }), 0)
+        Context.stop(code or "failed", message)
     end
     return result, message, code
 end
 
---- Concludes a subcommand that an error has ended: a failure (check), an interruption (zklock.cli.session), or any other. Writes
+--- Concludes a subcommand that an error has ended: a failure (stop), an interruption (zklock.cli.session), or any other. Writes
 -- the message.
 ---@return integer # exit code
 ---@return string # outcome: of a failure its code, "interrupted", or "failed"
@@ -80,8 +87,10 @@ function Context:conclude(problem)
     if kind == "zklock interruption" then
         code, outcome = codes.of_signal(problem.signal), "interrupted"
     elseif kind == "zklock failure" then
-        code, outcome = codes.of(problem.code), problem.code
-        self:fail(code, "%s", problem.message)
+        code, outcome = problem.exit, problem.code
+        if problem.message then
+            self:fail(code, "%s", problem.message)
+        end
     else
         self:fail(code, "%s", Context.describe(problem))
     end

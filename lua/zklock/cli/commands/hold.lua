@@ -83,9 +83,6 @@ function hold.run(arguments, context)
     end
     context.input = input
     local session, lock, members = acquire.open(arguments, context)
-    if not lock then
-        return members
-    end
     input.take()
     local written, problem = process.write(STDOUT, (members[1]:token() or "") .. "\n")
     local reason = written and wait(lock, session) or "output"

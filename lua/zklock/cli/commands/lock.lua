@@ -67,9 +67,6 @@ end
 --- Acquires, tells the shell, and holds. Returns the exit code, which the shell sees if the lock was not acquired.
 local function hold(arguments, context, caller)
     local session, got, members = acquire.open(arguments, context)
-    if not got then
-        return members
-    end
     local keeper = setmetatable(Supervisor.of(session, got, arguments, context, {
         terminal = -1,
         pid = caller.group == caller.id and caller.id or -caller.id, -- negative: only that process

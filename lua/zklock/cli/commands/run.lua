@@ -212,33 +212,27 @@ end
 
 --- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job.
 ---@return table? # nil: the command did not run
-local function hold_and_run(arguments, context, status, words, job)
-    local began = process.now()
-    local session, lock, members, outcome = acquire.open(arguments, context)
+local function hold_and_run(arguments, context, status, words, job, began)
+    local session, lock, members = acquire.open(arguments, context)
     status.waited = process.now() - began
-    local supervisor
-    if lock and job.begin and not job.begin(session, lock, context, status) then
-        lock = nil -- it is released with the session
-    elseif not lock then
-        status.outcome, status.exit = outcome, members
+    if job.begin and not job.begin(session, lock, context, status) then
+        return nil -- the lock is released with the session
     end
-    if lock then
-        status.token, status.identity = members[1]:token(), session.client:desk().identity
-        local granted = process.now()
-        write_metrics(arguments, context, status)
-        supervisor = supervise(session, lock, members, arguments, context, status, words, job)
-        local is_over = has_ended_by_itself(supervisor)
-        if job.after then
-            job.after(session, lock)
-        end
-        if is_over and job.finish then
-            job.finish(supervisor, context, status)
-        end
-        if is_over and arguments.at_least then
-            rest(session, lock, members, arguments, context, status, granted)
-        end
-        status.held = process.now() - granted
+    status.token, status.identity = members[1]:token(), session.client:desk().identity
+    local granted = process.now()
+    write_metrics(arguments, context, status)
+    local supervisor = supervise(session, lock, members, arguments, context, status, words, job)
+    local is_over = has_ended_by_itself(supervisor)
+    if job.after then
+        job.after(session, lock)
     end
+    if is_over and job.finish then
+        job.finish(supervisor, context, status)
+    end
+    if is_over and arguments.at_least then
+        rest(session, lock, members, arguments, context, status, granted)
+    end
+    status.held = process.now() - granted
     return supervisor
 end
 
@@ -270,8 +264,9 @@ function run.run_job(arguments, context, job)
         Supervisor.start_guard(context, arguments.signal)
     end
     context.service = not arguments.pass_notify and service.find(context.output.clean) or nil
-    local status = { path = arguments.path, waited = 0, held = 0 }
-    local ok, result = pcall(hold_and_run, arguments, context, status, words, job)
+    local status, began = { path = arguments.path, held = 0 }, process.now()
+    local ok, result = pcall(hold_and_run, arguments, context, status, words, job, began)
+    status.waited = status.waited or process.now() - began
     if not ok then
         status.exit, status.outcome = context:conclude(result)
         status.signal = status.outcome == "interrupted" and result.signal or nil

@@ -149,10 +149,7 @@ local function supervise(session, lock, members, arguments, context, status, wor
     local read_end, write_end
     if arguments.lost_fd then
         read_end, write_end = process.pipe()
-        if not read_end then
-            status.outcome, status.exit = "failed", context:fail(codes.FAILED, "no pipe for --lost-fd: %s", write_end)
-            return nil
-        end
+        context.check(read_end, "no pipe for --lost-fd: " .. tostring(write_end))
     end
     local supervisor = Supervisor.of(session, lock, arguments, context, { lost_fd = write_end })
     local environment = acquire.environment(session, members, status.identity)
@@ -164,10 +161,7 @@ local function supervise(session, lock, members, arguments, context, status, wor
     if pass then
         process.close(pass.from)
     end
-    if not started then
-        status.outcome, status.exit = code, context:fail(codes.of(code), "%s", message)
-        return nil
-    end
+    context.check(started, message, code)
     if context.service then
         context.service.say("holds " .. acquire.paths(arguments), "READY=1")
     end
@@ -181,7 +175,7 @@ end
 
 --- Whether a command has ended for reasons of its own: the lock is not lost, and the end was not asked for from outside.
 local function has_ended_by_itself(supervisor)
-    return supervisor and supervisor.ended and not supervisor.lost and supervisor.reason ~= "revoked"
+    return supervisor.ended and not supervisor.lost and supervisor.reason ~= "revoked"
         and not supervisor.asked_to_end and supervisor.detail ~= "INT" and supervisor.detail ~= "HUP"
 end
 
@@ -210,13 +204,12 @@ local function rest(session, lock, members, arguments, context, status, granted)
     return nil
 end
 
---- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job.
----@return table? # nil: the command did not run
+--- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job. Returns the supervisor.
 local function hold_and_run(arguments, context, status, words, job, began)
     local session, lock, members = acquire.open(arguments, context)
     status.waited = process.now() - began
-    if job.begin and not job.begin(session, lock, context, status) then
-        return nil -- the lock is released with the session
+    if job.begin then
+        job.begin(session, lock, context, status)
     end
     status.token, status.identity = members[1]:token(), session.client:desk().identity
     local granted = process.now()
@@ -248,9 +241,9 @@ end
 ---@param arguments table
 ---@param context table
 ---@param job table for `zklock once` and `zklock lead`, with some of these functions. `begin(session, hold, context, status)` is
---   called when the lock is held; it returns whether the command is to run, or fills in the status. `pass(variables)` returns
---   `{from =, to =}`, a descriptor for the command. `after(session, hold)` is called when the command has ended, before the lock is
---   released. `finish(supervisor, context, status)` is called when it has ended by itself; it may change the status
+--   called when the lock is held, and may end the subcommand. `pass(variables)` returns `{from =, to =}`, a descriptor for the
+--   command. `after(session, hold)` is called when the command has ended, before the lock is released. `finish(supervisor, context,
+--   status)` is called when it has ended by itself; it may change the status
 function run.run_job(arguments, context, job)
     local words, wrong = check(arguments)
     if not words then

@@ -245,10 +245,7 @@ end
 --   command. `after(session, hold)` is called when the command has ended, before the lock is released. `finish(supervisor, context,
 --   status)` is called when it has ended by itself; it may change the status
 function run.run_job(arguments, context, job)
-    local words, wrong = check(arguments)
-    if not words then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
+    local words = context.check(check(arguments))
     local code = arguments.detach and require("zklock.cli.background").fork(context)
     if code then
         return code

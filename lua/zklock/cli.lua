@@ -13,15 +13,18 @@
 --     context.signals      descriptor of the signals that were caught (zklock.process): INT, TERM, HUP, QUIT and more
 --     context.input        if a subcommand sets it: waits of the client also poll `input.descriptor()`, and call `input.take()`,
 --                          which may raise an error, when something is there
+--     context.guard        if a subcommand has one (zklock.cli.supervisor): the guardian, which ends when the subcommand ends
 --     context:connect(arguments)
---                          opens a client by the settings (zklock.cli.session)
+--                          opens a client by the settings (zklock.cli.session), which is closed when the subcommand ends
+--     context.stop(code, message, exit)
+--                          ends the subcommand with this message, and the exit code, or that of a code of zklock's API
 --     context.check(result, message, code)
---                          returns a result; if it is nil, ends the subcommand with this message and the code's exit code
+--                          returns a result; if it is nil, ends the subcommand
 --     context:fail(code, message, ...)
 --                          writes a message to stderr and returns the exit code
 --
--- An interruption by a signal is raised out of any wait of the client (zklock.cli.session). Its client is closed here, so that
--- nothing is left on the server, and the exit code is 128 and the signal's number.
+-- An interruption by a signal is raised out of any wait of the client (zklock.cli.session). The exit code is then 128 and the
+-- signal's number.
 
 local process = require "zklock.process"
 local codes = require "zklock.cli.codes"
@@ -86,10 +89,14 @@ local function new_parser(only)
     return parser
 end
 
---- Runs a parsed subcommand. A signal that interrupts it, or an error, closes its client.
+--- Runs a parsed subcommand, and closes what it has opened at the end, also after an error or a signal.
 local function dispatch(name, arguments, context)
     local ok, code = pcall(require("zklock.cli.commands." .. name).run, arguments, context)
-    return ok and code or (context:conclude(code))
+    if not ok then
+        code = context:conclude(code)
+    end
+    context:close()
+    return code
 end
 
 --- Writes out what is left of the output. Returns the exit code: no output that was lost is taken for a success.
@@ -122,7 +129,7 @@ local function run(name, before, after, context)
         end
         return context:fail(codes.FAILED, "%s (zklock%s --help shows the usage)", tostring(arguments), name and " " .. name or "")
     end
-    arguments.command_line, context.parser = after, parser
+    arguments.command_line, context.parser, context.quiet = after, parser, arguments.quiet or false
     return dispatch(name, arguments, context)
 end
 

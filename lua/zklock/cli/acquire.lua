@@ -161,17 +161,14 @@ function acquire.refusal(arguments, code)
     return arguments.skip_ok and 0 or arguments.conflict_exit_code or code
 end
 
---- The exit code and the outcome for an acquisition that has failed.
+--- Ends the subcommand after an acquisition that has failed.
 local function give_up(arguments, context, message, code)
-    local refused = code == "timeout"
-    local outcome = refused and (arguments.no_wait and "refused" or "timeout") or code
-    if not refused then
-        return nil, context:fail(codes.of(code), "%s", message), outcome
+    local outcome, exit = code, nil
+    if code == "timeout" then
+        outcome, exit = arguments.no_wait and "refused" or "timeout", arguments.no_wait and codes.REFUSED or codes.TIMEOUT
+        exit = acquire.refusal(arguments, exit)
     end
-    if not context.quiet then
-        context:warn("%s", message)
-    end
-    return nil, acquire.refusal(arguments, arguments.no_wait and codes.REFUSED or codes.TIMEOUT), outcome
+    context.stop(outcome, not (exit and context.quiet) and message or nil, exit)
 end
 
 --- Reads the servers of the machine's configuration again. The session moves to them.
@@ -204,8 +201,8 @@ local function wait_for(session, arguments, context, deadline)
     end
     local own = held_by_caller(session, arguments, members)
     if own then
-        return nil, context:fail(codes.FAILED, "a zklock run that has started this command holds %s: it could wait for itself; " ..
-            "use -n or -w, or env -u %s for a job that outlives it", own:path(), HELD), "deadlock"
+        context.stop("deadlock", format("a zklock run that has started this command holds %s: it could wait for itself; " ..
+            "use -n or -w, or env -u %s for a job that outlives it", own:path(), HELD))
     end
     local said = false
     local count = arguments.permits and not members[2] and arguments.permits.count or nil
@@ -239,20 +236,19 @@ local function wait_for(session, arguments, context, deadline)
             local what = arguments.no_wait and "refused" or "timed out after " .. checks.in_seconds(arguments.wait)
             message = path and format("%s: %s is %s", what, path, holders) or message
         end
-        return give_up(arguments, context, message, code)
+        give_up(arguments, context, message, code)
     elseif said then
         context:say("acquired %s after %s", acquire.paths(arguments), context.output.duration(process.now() - started))
     end
     return got, members
 end
 
---- Connects, and acquires the locks of the command line. Raises a failure if it cannot connect.
+--- Connects, and acquires the locks of the command line. Ends the subcommand if that fails.
 ---@param arguments table
 ---@param context table
 ---@return table # the session; its field `revoked` says whether another contender has asked for one of the locks
----@return table? # the lock, or a multi
----@return table|integer # the locks in the order of the command line; or the exit code, after a message
----@return string? # outcome, if it failed
+---@return table # the lock, or a multi
+---@return table # the locks in the order of the command line
 function acquire.open(arguments, context)
     local deadline = arguments.wait and process.now() + arguments.wait or huge
     local session = context:connect(arguments, arguments.wait ~= 0 and arguments.wait or nil)

@@ -21,7 +21,9 @@ Context.__index = Context
 
 ---@param signals number descriptor of the signals that were caught
 function Context.new(signals)
-    return setmetatable({ signals = signals, output = Output.new(), input = false, quiet = false, session = false }, Context)
+    return setmetatable({
+        signals = signals, output = Output.new(), input = false, quiet = false, session = false, guard = false
+    }, Context)
 end
 
 --- Returns the text of an error that was raised, without what only programmers need: the position in a source, the name of the
@@ -57,20 +59,27 @@ function Context:fail(code, message, ...)
     return code
 end
 
---- Returns its arguments, which a function of zklock's API has returned. If the first one is nil, raises their failure, which ends
--- the subcommand.
+--- Ends the subcommand: raises a failure.
+---@param code string the outcome: of zklock's API, or another word
+---@param message? string
+---@param exit? integer exit code; default: that of `code`
+function Context.stop(code, message, exit)
+    error(setmetatable({ code = code, message = message, exit = exit or codes.of(code) }, { __metatable = "zklock failure" }), 0)
+end
+
+--- Returns its arguments, which a function of zklock's API has returned. If the first one is nil, ends the subcommand.
 ---@param result any
 ---@param message? string
 ---@param code? zklock.Code nil: "failed"
 function Context.check(result, message, code)
     if result == nil then
-        error(setmetatable({ message = message, code = code or "failed" }, { __metatable = "zklock failure" }), 0)
+        Context.stop(code or "failed", message)
     end
     return result, message, code
 end
 
---- Concludes a subcommand that an error has ended: a failure (check), an interruption (zklock.cli.session), or any other. Writes
--- the message, and closes the session, if there is one.
+--- Concludes a subcommand that an error has ended: a failure (stop), an interruption (zklock.cli.session), or any other. Writes
+-- the message.
 ---@return integer # exit code
 ---@return string # outcome: of a failure its code, "interrupted", or "failed"
 function Context:conclude(problem)
@@ -78,15 +87,26 @@ function Context:conclude(problem)
     if kind == "zklock interruption" then
         code, outcome = codes.of_signal(problem.signal), "interrupted"
     elseif kind == "zklock failure" then
-        code, outcome = codes.of(problem.code), problem.code
-        self:fail(code, "%s", problem.message)
+        code, outcome = problem.exit, problem.code
+        if problem.message then
+            self:fail(code, "%s", problem.message)
+        end
     else
         self:fail(code, "%s", Context.describe(problem))
     end
-    if self.session then
-        self.session:close()
-    end
     return code, outcome
+end
+
+--- Closes the session, and ends the guardian, if there are any.
+---@return true? # nil: the servers have not acknowledged the session's end in time
+function Context:close()
+    local session, guard = self.session, self.guard
+    self.session, self.guard = false, false
+    local closed = not session or session:close()
+    if guard then
+        guard:finish()
+    end
+    return closed
 end
 
 --- Reads the settings and opens the session, or raises their failure. All modules that this needs are loaded here, not before.
@@ -96,7 +116,8 @@ end
 function Context:connect(arguments, limit)
     local settings = Context.check(require("zklock.cli.settings").read(arguments))
     settings.connect_timeout = min(settings.connect_timeout, limit or settings.connect_timeout)
-    return (Context.check(require("zklock.cli.session").open(settings, self)))
+    self.session = Context.check(require("zklock.cli.session").connect(settings, self))
+    return self.session
 end
 
 return Context

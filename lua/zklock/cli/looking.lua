@@ -62,12 +62,4 @@ function looking.waits(session, arguments)
     return Waits.new(states)
 end
 
---- Connects, calls `fn(session)`, which returns an exit code, and closes the session.
-function looking.with_session(arguments, context, fn)
-    local session = context:connect(arguments)
-    local code = fn(session)
-    session:close()
-    return code
-end
-
 return looking

@@ -118,7 +118,7 @@ end
 
 --- Waits until the server serves. Raises an interruption (zklock.cli.session) when a signal comes, or a message if the server ends.
 local function wait_until_ready(self, context)
-    local session, message = require("zklock.cli.session").open({
+    local session, message = require("zklock.cli.session").connect({
         servers = self.address,
         connect_timeout = START_TIMEOUT,
         session_timeout = 10,

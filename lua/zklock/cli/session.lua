@@ -122,13 +122,6 @@ function Session.connect(settings, context)
     return self
 end
 
---- Connects, for a session that the context closes after an error. Arguments and results as of connect.
-function Session.open(settings, context)
-    local self, message, code = Session.connect(settings, context)
-    context.session = self or context.session
-    return self, message, code
-end
-
 --- Calls `fn` once, if the next waits take longer than a moment. Call quiet() when they are over.
 function Session:announce_wait(fn)
     self.announce = { at = process.now() + ANNOUNCE_AFTER, fn = fn }

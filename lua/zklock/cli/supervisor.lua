@@ -118,8 +118,8 @@ function Supervisor.new(settings)
 end
 
 --- Makes the supervisor of what a subcommand runs under a lock. `settings`: those that only this subcommand has.
-function Supervisor.of(session, lock, guard, arguments, context, settings)
-    settings.lock, settings.client, settings.reload, settings.guard = lock, session.client, session.reload, guard
+function Supervisor.of(session, lock, arguments, context, settings)
+    settings.lock, settings.client, settings.reload, settings.guard = lock, session.client, session.reload, context.guard
     settings.signals, settings.term, settings.grace = context.signals, arguments.signal, arguments.kill_after
     settings.on_lost, settings.max_hold = arguments.on_lost, arguments.max_hold
     settings.beat = context.service and context.service.beat
@@ -132,14 +132,10 @@ function Supervisor.of(session, lock, guard, arguments, context, settings)
     return Supervisor.new(settings)
 end
 
---- Starts the guardian, before the client has a thread, if a loss is to end what is supervised. Further arguments: process.guard's.
----@return userdata|false guard
-function Supervisor.guard_for(arguments, context, ...)
-    if arguments.on_lost ~= "stop" then
-        return false
-    end
-    local guard, problem = process.guard(arguments.signal, ...)
-    return (context.check(guard, "could not start the guardian: " .. tostring(problem)))
+--- Starts the guardian of the context, before the client has a thread. Arguments as of process.guard.
+function Supervisor.start_guard(context, ...)
+    local guard, problem = process.guard(...)
+    context.guard = context.check(guard, "could not start the guardian: " .. tostring(problem))
 end
 
 -- The command, which zklock.cli.commands.lock replaces by the shell -------------------------------------------------------

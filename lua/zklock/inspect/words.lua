@@ -14,6 +14,10 @@ local words = {}
 --- Seconds for one server, unless given.
 local TIMEOUT = 2
 
+--- Why there is no answer: words.ask explains them. They are no codes of zklock.
+local UNREACHABLE, SILENT, FORBIDDEN, FULL = "unreachable", "silent", "forbidden", "full"
+words.UNREACHABLE = UNREACHABLE
+
 --- Splits a connection string into its addresses; the chroot is left out.
 ---@return table # of { host =, port =, address = "host:port" }
 function words.addresses(servers)
@@ -35,12 +39,12 @@ end
 function words.judge(address, word, answer, closed)
     if answer:find "is not executed because it is not in the whitelist" then
         local message = format("%s does not allow the word %s (4lw.commands.whitelist in its zoo.cfg)", address.address, word)
-        return nil, message, "forbidden"
+        return nil, message, FORBIDDEN
     elseif answer == "" and closed then
         return nil, format("%s closes connections at once: it may have as many of this host as maxClientCnxns allows",
-            address.address), "full"
+            address.address), FULL
     elseif answer == "" then
-        return nil, format("%s does not answer the word %s", address.address, word), "silent"
+        return nil, format("%s does not answer the word %s", address.address, word), SILENT
     end
     return answer
 end
@@ -61,7 +65,7 @@ function words.ask(address, word, timeout)
     timeout = timeout or TIMEOUT
     local link, problem = socket.tcp()
     if not link then
-        return nil, problem, "unreachable"
+        return nil, problem, UNREACHABLE
     end
     local deadline = socket.gettime() + timeout
     link:settimeout(timeout)
@@ -70,7 +74,7 @@ function words.ask(address, word, timeout)
     connected, problem = link:connect(address.host, address.port)
     if not connected then
         link:close()
-        return nil, format("%s: %s", address.address, problem), "unreachable"
+        return nil, format("%s: %s", address.address, problem), UNREACHABLE
     end
     link:send(word)
     local parts = {}

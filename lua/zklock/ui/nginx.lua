@@ -30,7 +30,7 @@ local function ask(address, word, timeout)
     local host = address.host:find ":" and format("[%s]", address.host) or address.host
     local connected, problem = link:connect(host, address.port)
     if not connected then
-        return nil, format("%s: %s", address.address, tostring(problem)), "unreachable"
+        return nil, format("%s: %s", address.address, tostring(problem)), words.UNREACHABLE
     end
     link:send(word)
     local text, reason, part = link:receive "*a"

@@ -467,7 +467,7 @@ function Server.ask(address, word, timeout)
     if outcome ~= "unreachable" then
         return words.judge(address, word, concat(parts), outcome == "closed")
     end
-    return nil, format("%s does not answer", address.address), "unreachable"
+    return nil, format("%s does not answer", address.address), words.UNREACHABLE
 end
 
 return Server

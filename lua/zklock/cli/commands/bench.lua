@@ -281,41 +281,40 @@ function bench.run(arguments, context)
     if wrong then
         return context:fail(codes.FAILED, "%s", wrong)
     end
-    return looking.with_session(arguments, context, function(session)
-        local seconds = arguments.seconds or SECONDS
-        local self = setmetatable({
-            session = session, context = context, settings = require("zklock.cli.settings").read(arguments), contenders = {},
-            path = arguments.path or PATH, part = seconds / #PARTS, rate = arguments.rate or RATE, due = 0, created = false
-        }, Run)
-        self.results = {
-            session_timeout = session.client:session_timeout(), contenders = arguments.contenders or CONTENDERS,
-            rate = self.rate, seconds = seconds, path = self.path
-        }
-        local prepared, problem, code = prepare(self)
-        if not prepared and self.interrupted then
-            if code ~= "node_exists" and code ~= "no_node" then -- then the node may be there
-                context:warn("%s", problem)
-            end
-            error(self.interrupted, 0)
+    local session = context:connect(arguments)
+    local seconds = arguments.seconds or SECONDS
+    local self = setmetatable({
+        session = session, context = context, settings = require("zklock.cli.settings").read(arguments), contenders = {},
+        path = arguments.path or PATH, part = seconds / #PARTS, rate = arguments.rate or RATE, due = 0, created = false
+    }, Run)
+    self.results = {
+        session_timeout = session.client:session_timeout(), contenders = arguments.contenders or CONTENDERS,
+        rate = self.rate, seconds = seconds, path = self.path
+    }
+    local prepared, problem, code = prepare(self)
+    if not prepared and self.interrupted then
+        if code ~= "node_exists" and code ~= "no_node" then -- then the node may be there
+            context:warn("%s", problem)
         end
-        check(prepared, problem, code)
-        local measured, failure = pcall(measure, self)
-        local cleaned
-        cleaned, problem = clean_up(self)
-        if not cleaned then
-            context:warn("could not remove %s: %s", self.path, problem)
-        end
-        if not measured then
-            error(failure, 0)
-        end
-        self.results.remarks = figures.remarks(self.results)
-        if arguments.json then
-            context.output:line(context.output.json(self.results))
-        else
-            show(context.output, self.results)
-        end
-        return cleaned and 0 or codes.FAILED
-    end)
+        error(self.interrupted, 0)
+    end
+    check(prepared, problem, code)
+    local measured, failure = pcall(measure, self)
+    local cleaned
+    cleaned, problem = clean_up(self)
+    if not cleaned then
+        context:warn("could not remove %s: %s", self.path, problem)
+    end
+    if not measured then
+        error(failure, 0)
+    end
+    self.results.remarks = figures.remarks(self.results)
+    if arguments.json then
+        context.output:line(context.output.json(self.results))
+    else
+        show(context.output, self.results)
+    end
+    return cleaned and 0 or codes.FAILED
 end
 
 return bench

@@ -30,34 +30,33 @@ local function consequences(state, contender)
 end
 
 function breaking.run(arguments, context)
-    return looking.with_session(arguments, context, function(session)
-        local state = context.check(inspect.lock(session.client, arguments.path))
-        local found = state and locks.find(state, arguments.node) or {}
-        if not found[1] then
-            return context:fail(codes.FAILED, "no contender %s at %s", arguments.node, arguments.path)
-        elseif found[2] then
-            return context:fail(codes.FAILED, "two contenders have the number %s: give --node a name, such as %s",
-                arguments.node, found[1].name)
-        end
-        local contender = found[1]
-        context.check(locks.add_sessions(session, { state })) -- whether the node has an owner counts
-        local age = locks.age(contender, inspect.now { state })
-        local what = format("%s (%s, %s old)", contender.node, locks.identity(contender), age)
-        if not arguments.yes then
-            context:say("would delete %s. %s Nothing is deleted without --yes.", what, consequences(state, contender))
-            return codes.FAILED
-        end
-        local deleted, message, code = session.client:delete(contender.node)
-        context.check(deleted or code == "no_node" or nil, message, code)
-        if arguments.json then
-            context.output:line(context.output.json { path = arguments.path, node = contender.node, deleted = deleted == true })
-        elseif deleted then
-            context:say("deleted %s. %s", what, consequences(state, contender))
-        else
-            context:say("%s was gone already", contender.node)
-        end
-        return 0
-    end)
+    local session = context:connect(arguments)
+    local state = context.check(inspect.lock(session.client, arguments.path))
+    local found = state and locks.find(state, arguments.node) or {}
+    if not found[1] then
+        return context:fail(codes.FAILED, "no contender %s at %s", arguments.node, arguments.path)
+    elseif found[2] then
+        return context:fail(codes.FAILED, "two contenders have the number %s: give --node a name, such as %s",
+            arguments.node, found[1].name)
+    end
+    local contender = found[1]
+    context.check(locks.add_sessions(session, { state })) -- whether the node has an owner counts
+    local age = locks.age(contender, inspect.now { state })
+    local what = format("%s (%s, %s old)", contender.node, locks.identity(contender), age)
+    if not arguments.yes then
+        context:say("would delete %s. %s Nothing is deleted without --yes.", what, consequences(state, contender))
+        return codes.FAILED
+    end
+    local deleted, message, code = session.client:delete(contender.node)
+    context.check(deleted or code == "no_node" or nil, message, code)
+    if arguments.json then
+        context.output:line(context.output.json { path = arguments.path, node = contender.node, deleted = deleted == true })
+    elseif deleted then
+        context:say("deleted %s. %s", what, consequences(state, contender))
+    else
+        context:say("%s was gone already", contender.node)
+    end
+    return 0
 end
 
 return breaking

@@ -43,9 +43,9 @@ local function never()
 end
 
 --- Runs the command. Returns the exit code.
-local function supervise(server, guard, words, context)
+local function supervise(server, words, context)
     local supervisor = Supervisor.new {
-        lock = no_lock, client = no_client, signals = context.signals, guard = guard,
+        lock = no_lock, client = no_client, signals = context.signals, guard = context.guard,
         term = "TERM", grace = GRACE, on_lost = "warn", is_revoked = never,
         say = function(...)
             context:warn(...)
@@ -68,17 +68,15 @@ function dev.run(arguments, context)
         words = { os.getenv "SHELL" or "/bin/sh" }
     end
     -- The server has a guardian of its own, because the command ends first. Both are made while this process has one thread.
-    local guard = Supervisor.guard_for({ on_lost = "stop", signal = "TERM" }, context)
+    Supervisor.start_guard(context, "TERM")
     local server, problem, signal = Server.start(context, arguments.port)
     if not server then
-        guard:finish()
         return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)
     end
     if not arguments.command_line then
         context:say("ZooKeeper serves until this shell ends. In other terminals:\nexport ZKLOCK_SERVERS=%s", server.address)
     end
-    local ok, code = pcall(supervise, server, guard, words, context)
-    guard:finish()
+    local ok, code = pcall(supervise, server, words, context)
     server:stop()
     return ok and code or error(code, 0)
 end

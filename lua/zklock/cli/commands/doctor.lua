@@ -205,11 +205,11 @@ function doctor.run(arguments, context)
     for index, address in ipairs(words.addresses(settings.servers)) do
         facts.servers[index] = ask_server(address, settings.tls)
     end
-    local session, problem, code = require("zklock.cli.session").open(settings, context)
+    local session, problem, code = require("zklock.cli.session").connect(settings, context)
+    context.session = session or false
     if session then
         local done
         done, problem, code = examine(session, facts, path, settings.servers)
-        session:close()
         problem = not done and problem or nil
     end
     if problem then

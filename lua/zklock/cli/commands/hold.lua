@@ -76,7 +76,6 @@ local function wait(lock, session)
 end
 
 function hold.run(arguments, context)
-    context.quiet = arguments.quiet
     -- Only files and devices such as /dev/null have a position.
     local wrong = acquire.wrong_arguments(arguments) or (io.stdin:seek() or is_at_end()) and AT_END
     if wrong then
@@ -84,17 +83,11 @@ function hold.run(arguments, context)
     end
     context.input = input
     local session, lock, members = acquire.open(arguments, context)
-    if not lock then
-        session:close()
-        return members
-    end
     input.take()
     local written, problem = process.write(STDOUT, (members[1]:token() or "") .. "\n")
     local reason = written and wait(lock, session) or "output"
-    local loss = reason == "lost" and acquire.describe_loss(members)
-    session:close()
-    if loss then
-        return context:fail(codes.LOST, "%s", loss)
+    if reason == "lost" then
+        return context:fail(codes.LOST, "%s", acquire.describe_loss(members))
     elseif reason == "output" then
         return context:fail(codes.FAILED, "could not write the token: %s", problem)
     end

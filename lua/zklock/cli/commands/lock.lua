@@ -65,13 +65,9 @@ function Keeper.warn()
 end
 
 --- Acquires, tells the shell, and holds. Returns the exit code, which the shell sees if the lock was not acquired.
-local function hold(arguments, context, caller, guard)
+local function hold(arguments, context, caller)
     local session, got, members = acquire.open(arguments, context)
-    if not got then
-        session:close()
-        return members
-    end
-    local keeper = setmetatable(Supervisor.of(session, got, guard, arguments, context, {
+    local keeper = setmetatable(Supervisor.of(session, got, arguments, context, {
         terminal = -1,
         pid = caller.group == caller.id and caller.id or -caller.id, -- negative: only that process
         watched = caller.fd
@@ -79,8 +75,8 @@ local function hold(arguments, context, caller, guard)
     if keeper:prepare() then
         local variables = acquire.environment(session, members, session.client:desk().identity)
         variables[#variables + 1] = "ZKLOCK_HOLDER=" .. shell.name_self()
-        if guard then
-            guard:adopt(keeper.pid)
+        if context.guard then
+            context.guard:adopt(keeper.pid)
         end
         session:take_signals() -- one that came until now ends this, and the shell is told so
         background.leave(0, shell.assign(caller, variables), true)
@@ -88,13 +84,11 @@ local function hold(arguments, context, caller, guard)
     else
         keeper.lost = true
     end
-    local code = 0
     if keeper.lost then
-        code = context:fail(codes.LOST, "%s%s", acquire.describe_loss(members),
+        return context:fail(codes.LOST, "%s%s", acquire.describe_loss(members),
             keeper.on_lost == "stop" and keeper.started and "; the shell was stopped" or "")
     end
-    session:close()
-    return code
+    return 0
 end
 
 --- In the child: waits for the lock end with the shell, too.
@@ -107,12 +101,10 @@ local function serve(arguments, context, caller)
             error("the shell has ended", 0)
         end
     }
-    local guard = Supervisor.guard_for(arguments, context, caller.id)
-    local ok, code = pcall(hold, arguments, context, caller, guard)
-    if guard then
-        guard:finish()
+    if arguments.on_lost == "stop" then
+        Supervisor.start_guard(context, arguments.signal, caller.id)
     end
-    return ok and code or error(code, 0)
+    return hold(arguments, context, caller)
 end
 
 --- Returns the shell; or nil and what is wrong.
@@ -132,11 +124,7 @@ local function check(arguments)
 end
 
 function lock.run(arguments, context)
-    context.quiet = arguments.quiet
-    local caller, wrong = check(arguments)
-    if not caller then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
+    local caller = context.check(check(arguments))
     local code, text, child = background.fork(context)
     if not code then
         return serve(arguments, context, caller)

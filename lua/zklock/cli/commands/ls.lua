@@ -26,37 +26,36 @@ end
 
 function ls.run(arguments, context)
     local top = arguments.path or "/"
-    return looking.with_session(arguments, context, function(session)
-        local all, unreadable = context.check(inspect.locks(session.client, top))
-        local states, now = {}, inspect.now(all)
-        for _, state in ipairs(all) do
-            if arguments.all or state.kind ~= "none" then
-                states[#states + 1] = state
-            end
+    local session = context:connect(arguments)
+    local all, unreadable = context.check(inspect.locks(session.client, top))
+    local states, now = {}, inspect.now(all)
+    for _, state in ipairs(all) do
+        if arguments.all or state.kind ~= "none" then
+            states[#states + 1] = state
         end
-        if all[1] == nil and session.client:exists(top) ~= false then
-            return context:fail(codes.DENIED, "%s may not be read", top)
-        elseif all[1] == nil then
-            unreadable = {} -- there is no such node
+    end
+    if all[1] == nil and session.client:exists(top) ~= false then
+        return context:fail(codes.DENIED, "%s may not be read", top)
+    elseif all[1] == nil then
+        unreadable = {} -- there is no such node
+    end
+    if arguments.json then
+        local objects = {}
+        for index, state in ipairs(states) do
+            objects[index] = locks.json(state, now)
         end
-        if arguments.json then
-            local objects = {}
-            for index, state in ipairs(states) do
-                objects[index] = locks.json(state, now)
-            end
-            context.output:line(context.output.json { path = top, locks = objects, unreadable = unreadable })
-            return 0
-        end
-        if states[1] then
-            show(context.output, states, now)
-        else
-            context:say("no locks at %s or below it", top)
-        end
-        for _, path in ipairs(unreadable) do
-            context:say("%s may not be read", path)
-        end
+        context.output:line(context.output.json { path = top, locks = objects, unreadable = unreadable })
         return 0
-    end)
+    end
+    if states[1] then
+        show(context.output, states, now)
+    else
+        context:say("no locks at %s or below it", top)
+    end
+    for _, path in ipairs(unreadable) do
+        context:say("%s may not be read", path)
+    end
+    return 0
 end
 
 return ls

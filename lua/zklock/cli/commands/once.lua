@@ -48,16 +48,13 @@ function once.run(arguments, context)
     local begun
     return run.run_job(arguments, context, {
         begin = function(session, hold, _, status)
-            local found, code
-            begun, found, code = jobs.begin(session.client, hold, arguments.path, settings)
-            if begun == false then
-                status.outcome, status.exit = "already", acquire.refusal(arguments, codes.REFUSED)
+            local found
+            begun, found = context.check(jobs.begin(session.client, hold, arguments.path, settings))
+            if not begun then
                 status.last = found
                 context:say("%s", describe(arguments.path, found, context.output))
-            elseif not begun then
-                status.outcome, status.exit = code, context:fail(codes.of(code), "%s", found)
+                context.stop("already", nil, acquire.refusal(arguments, codes.REFUSED))
             end
-            return begun
         end,
         finish = function(supervisor, _, status)
             local failed = supervisor.ended ~= "exited" or supervisor.detail ~= 0

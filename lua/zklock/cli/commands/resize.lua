@@ -14,15 +14,14 @@ end
 
 function resize.run(arguments, context)
     local permits = context.check(options.read_permits(arguments.permits))
-    return looking.with_session(arguments, context, function(session)
-        context.check(session.client:semaphore(arguments.path, permits):resize(permits))
-        if arguments.json then
-            context.output:line(context.output.json { path = arguments.path, permits = permits })
-        else
-            context:say("%s has %d permits", arguments.path, permits)
-        end
-        return 0
-    end)
+    local session = context:connect(arguments)
+    context.check(session.client:semaphore(arguments.path, permits):resize(permits))
+    if arguments.json then
+        context.output:line(context.output.json { path = arguments.path, permits = permits })
+    else
+        context:say("%s has %d permits", arguments.path, permits)
+    end
+    return 0
 end
 
 return resize

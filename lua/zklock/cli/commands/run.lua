@@ -76,7 +76,7 @@ end
 --- Writes the outcome to --status-fd, once.
 local function report(arguments, context, status)
     local fd = arguments.status_fd
-    arguments.status_fd, status.revoked = nil, context.session and context.session.revoked
+    arguments.status_fd = nil
     if fd then
         local written, problem = process.write(fd, context.output.json(status) .. "\n")
         if not written then
@@ -145,16 +145,13 @@ local function conclude(supervisor, context, status, members)
 end
 
 --- Runs the command under the lock. The status gets what is known.
-local function supervise(session, lock, members, guard, arguments, context, status, words, job)
+local function supervise(session, lock, members, arguments, context, status, words, job)
     local read_end, write_end
     if arguments.lost_fd then
         read_end, write_end = process.pipe()
-        if not read_end then
-            status.outcome, status.exit = "failed", context:fail(codes.FAILED, "no pipe for --lost-fd: %s", write_end)
-            return nil
-        end
+        context.check(read_end, "no pipe for --lost-fd: " .. tostring(write_end))
     end
-    local supervisor = Supervisor.of(session, lock, guard, arguments, context, { lost_fd = write_end })
+    local supervisor = Supervisor.of(session, lock, arguments, context, { lost_fd = write_end })
     local environment = acquire.environment(session, members, status.identity)
     for _, name in ipairs(context.service and service.VARIABLES or {}) do
         environment[#environment + 1] = name
@@ -164,10 +161,7 @@ local function supervise(session, lock, members, guard, arguments, context, stat
     if pass then
         process.close(pass.from)
     end
-    if not started then
-        status.outcome, status.exit = code, context:fail(codes.of(code), "%s", message)
-        return nil
-    end
+    context.check(started, message, code)
     if context.service then
         context.service.say("holds " .. acquire.paths(arguments), "READY=1")
     end
@@ -181,7 +175,7 @@ end
 
 --- Whether a command has ended for reasons of its own: the lock is not lost, and the end was not asked for from outside.
 local function has_ended_by_itself(supervisor)
-    return supervisor and supervisor.ended and not supervisor.lost and supervisor.reason ~= "revoked"
+    return supervisor.ended and not supervisor.lost and supervisor.reason ~= "revoked"
         and not supervisor.asked_to_end and supervisor.detail ~= "INT" and supervisor.detail ~= "HUP"
 end
 
@@ -190,7 +184,7 @@ end
 local function rest(session, lock, members, arguments, context, status, granted)
     local left = granted + arguments.at_least - process.now()
     if arguments.detach and left > 0 then
-        status.held = process.now() - granted
+        status.held, status.revoked = process.now() - granted, session.revoked
         report(arguments, context, status)
         require("zklock.cli.background").leave(status.exit)
     end
@@ -210,39 +204,28 @@ local function rest(session, lock, members, arguments, context, status, granted)
     return nil
 end
 
---- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job.
----@return table? # nil: the command did not run
-local function hold_and_run(arguments, context, guard, status, words, job)
-    local began = process.now()
-    local session, lock, members, outcome = acquire.open(arguments, context)
+--- Waits for the lock and runs the command. Fills in the status. `job`: as of run.run_job. Returns the supervisor.
+local function hold_and_run(arguments, context, status, words, job, began)
+    local session, lock, members = acquire.open(arguments, context)
     status.waited = process.now() - began
-    local supervisor
-    if lock and job.begin and not job.begin(session, lock, context, status) then
-        lock = nil -- it is released with the session
-    elseif not lock then
-        status.outcome, status.exit = outcome, members
+    if job.begin then
+        job.begin(session, lock, context, status)
     end
-    if lock then
-        status.token, status.identity = members[1]:token(), session.client:desk().identity
-        local granted = process.now()
-        write_metrics(arguments, context, status)
-        supervisor = supervise(session, lock, members, guard, arguments, context, status, words, job)
-        local is_over = has_ended_by_itself(supervisor)
-        if job.after then
-            job.after(session, lock)
-        end
-        if is_over and job.finish then
-            job.finish(supervisor, context, status)
-        end
-        if is_over and arguments.at_least then
-            rest(session, lock, members, arguments, context, status, granted)
-        end
-        status.held = process.now() - granted
+    status.token, status.identity = members[1]:token(), session.client:desk().identity
+    local granted = process.now()
+    write_metrics(arguments, context, status)
+    local supervisor = supervise(session, lock, members, arguments, context, status, words, job)
+    local is_over = has_ended_by_itself(supervisor)
+    if job.after then
+        job.after(session, lock)
     end
-    if not session:close() then
-        context:warn("the servers have not acknowledged the release of %s, which ends with the session timeout",
-            acquire.paths(arguments))
+    if is_over and job.finish then
+        job.finish(supervisor, context, status)
     end
+    if is_over and arguments.at_least then
+        rest(session, lock, members, arguments, context, status, granted)
+    end
+    status.held = process.now() - granted
     return supervisor
 end
 
@@ -258,29 +241,30 @@ end
 ---@param arguments table
 ---@param context table
 ---@param job table for `zklock once` and `zklock lead`, with some of these functions. `begin(session, hold, context, status)` is
---   called when the lock is held; it returns whether the command is to run, or fills in the status. `pass(variables)` returns
---   `{from =, to =}`, a descriptor for the command. `after(session, hold)` is called when the command has ended, before the lock is
---   released. `finish(supervisor, context, status)` is called when it has ended by itself; it may change the status
+--   called when the lock is held, and may end the subcommand. `pass(variables)` returns `{from =, to =}`, a descriptor for the
+--   command. `after(session, hold)` is called when the command has ended, before the lock is released. `finish(supervisor, context,
+--   status)` is called when it has ended by itself; it may change the status
 function run.run_job(arguments, context, job)
-    context.quiet = arguments.quiet
-    local words, wrong = check(arguments)
-    if not words then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
+    local words = context.check(check(arguments))
     local code = arguments.detach and require("zklock.cli.background").fork(context)
     if code then
         return code
     end
-    local guard = Supervisor.guard_for(arguments, context)
+    if arguments.on_lost == "stop" then
+        Supervisor.start_guard(context, arguments.signal)
+    end
     context.service = not arguments.pass_notify and service.find(context.output.clean) or nil
-    local status = { path = arguments.path, waited = 0, held = 0 }
-    local ok, result = pcall(hold_and_run, arguments, context, guard, status, words, job)
+    local status, began = { path = arguments.path, held = 0 }, process.now()
+    local ok, result = pcall(hold_and_run, arguments, context, status, words, job, began)
+    status.waited = status.waited or process.now() - began
     if not ok then
         status.exit, status.outcome = context:conclude(result)
         status.signal = status.outcome == "interrupted" and result.signal or nil
     end
-    if guard then
-        guard:finish()
+    status.revoked = context.session and context.session.revoked
+    if not context:close() then
+        context:warn("the servers have not acknowledged the release of %s, which ends with the session timeout",
+            acquire.paths(arguments))
     end
     write_metrics(arguments, context, status)
     report(arguments, context, status)

@@ -332,17 +332,16 @@ function top.run(arguments, context)
         return context:fail(codes.FAILED, "top needs a terminal whose cursor it can move; zklock ls and zklock watch do not")
     end
     local view, delay = new_view(arguments.paths), arguments.delay or INTERVAL
-    return looking.with_session(arguments, context, function(session)
-        local tree = Tree.new(session.client, view.paths, { interval = delay })
-        context.check(read(view, tree)) -- a failure is told before the screen is opened
-        local screen = Screen.open()
-        if not screen then
-            return context:fail(codes.FAILED, "cannot read the settings of the terminal")
-        end
-        local done, result = pcall(show, view, screen, session, context, tree, delay)
-        screen:close()
-        return done and result or error(result, 0)
-    end)
+    local session = context:connect(arguments)
+    local tree = Tree.new(session.client, view.paths, { interval = delay })
+    context.check(read(view, tree)) -- a failure is told before the screen is opened
+    local screen = Screen.open()
+    if not screen then
+        return context:fail(codes.FAILED, "cannot read the settings of the terminal")
+    end
+    local done, result = pcall(show, view, screen, session, context, tree, delay)
+    screen:close()
+    return done and result or error(result, 0)
 end
 
 return top

@@ -83,32 +83,31 @@ end
 
 function watch.run(arguments, context)
     local log = looking.open_log(arguments, context)
-    return looking.with_session(arguments, context, function(session)
-        local output, client, written = context.output, session.client, true
-        local keeper = log and new_keeper(log, arguments.paths, context, arguments.log)
-        client:on("state", function(state, problem)
-            if keeper then
-                keeper:record(state == "connected")
-            end
-            if state ~= "closed" then -- by this command, at its end
-                written = write(output, { event = "connection", state = state, problem = problem }) and written
-            end
-        end)
-        local watchers = {}
-        for index, path in ipairs(arguments.paths) do
-            watchers[index] = inspect.watch(client, path)
+    local session = context:connect(arguments)
+    local output, client, written = context.output, session.client, true
+    local keeper = log and new_keeper(log, arguments.paths, context, arguments.log)
+    client:on("state", function(state, problem)
+        if keeper then
+            keeper:record(state == "connected")
         end
-        while true do
-            local change = context.check(next_change(watchers, keeper))
-            if keeper and change.event == "gap" then
-                keeper:skip()
-            end
-            written = write(output, change) and written
-            if not written then
-                return codes.FAILED
-            end
+        if state ~= "closed" then -- by this command, at its end
+            written = write(output, { event = "connection", state = state, problem = problem }) and written
         end
     end)
+    local watchers = {}
+    for index, path in ipairs(arguments.paths) do
+        watchers[index] = inspect.watch(client, path)
+    end
+    while true do
+        local change = context.check(next_change(watchers, keeper))
+        if keeper and change.event == "gap" then
+            keeper:skip()
+        end
+        written = write(output, change) and written
+        if not written then
+            return codes.FAILED
+        end
+    end
 end
 
 return watch

@@ -47,31 +47,30 @@ local function show(output, state, deadlock, now, count)
 end
 
 function who.run(arguments, context)
-    return looking.with_session(arguments, context, function(session)
-        local count = (arguments.all or arguments.json) and huge or SHOWN
-        local state = context.check(inspect.lock(session.client, arguments.path, { identities = count == huge or count })) or
-            locks.missing(arguments.path)
-        local sessions, waits = { problems = {} }, Waits.new {}
-        if state.contenders[1] and not arguments.no_sessions then
-            sessions = context.check(locks.add_sessions(session, { state }))
-        end
-        local now = inspect.now { state }
-        if state.holders > 0 and state.waiters > 0 then
-            waits = context.check(looking.waits(session, arguments))
-        end
-        local deadlock = waits:deadlock(state)
-        if arguments.json then
-            local object = locks.json(state, now)
-            object.deadlock = deadlock or {}
-            context.output:line(context.output.json(object))
-            return 0
-        end
-        show(context.output, state, deadlock, now, count)
-        if sessions.problems[1] then
-            context:say("sessions are not known completely: %s", sessions.problems[1])
-        end
+    local session = context:connect(arguments)
+    local count = (arguments.all or arguments.json) and huge or SHOWN
+    local state = context.check(inspect.lock(session.client, arguments.path, { identities = count == huge or count })) or
+        locks.missing(arguments.path)
+    local sessions, waits = { problems = {} }, Waits.new {}
+    if state.contenders[1] and not arguments.no_sessions then
+        sessions = context.check(locks.add_sessions(session, { state }))
+    end
+    local now = inspect.now { state }
+    if state.holders > 0 and state.waiters > 0 then
+        waits = context.check(looking.waits(session, arguments))
+    end
+    local deadlock = waits:deadlock(state)
+    if arguments.json then
+        local object = locks.json(state, now)
+        object.deadlock = deadlock or {}
+        context.output:line(context.output.json(object))
         return 0
-    end)
+    end
+    show(context.output, state, deadlock, now, count)
+    if sessions.problems[1] then
+        context:say("sessions are not known completely: %s", sessions.problems[1])
+    end
+    return 0
 end
 
 return who

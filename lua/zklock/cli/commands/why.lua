@@ -124,29 +124,28 @@ end
 
 function why.run(arguments, context)
     local path = arguments.path
-    return looking.with_session(arguments, context, function(session)
-        local state = context.check(inspect.lock(session.client, path)) or locks.missing(path)
-        local waits, sessions = Waits.new {}, { problems = {} }
-        if state.holders > 0 then
-            waits = context.check(looking.waits(session, arguments))
-            sessions = context.check(locks.add_sessions(session, { state }))
-        end
-        local deadlock, now = waits:deadlock(state), inspect.now { state }
-        local sentences = explain(state, waits, deadlock, now, arguments.log)
-        if arguments.json then
-            context.output:line(context.output.json {
-                path = path, lock = locks.json(state, now), sentences = sentences, deadlock = deadlock or {}
-            })
-            return 0
-        end
-        for _, sentence in ipairs(sentences) do
-            context.output:line(context.output.clean(sentence))
-        end
-        if sessions.problems[1] then
-            context:say("sessions are not known completely: %s", sessions.problems[1])
-        end
+    local session = context:connect(arguments)
+    local state = context.check(inspect.lock(session.client, path)) or locks.missing(path)
+    local waits, sessions = Waits.new {}, { problems = {} }
+    if state.holders > 0 then
+        waits = context.check(looking.waits(session, arguments))
+        sessions = context.check(locks.add_sessions(session, { state }))
+    end
+    local deadlock, now = waits:deadlock(state), inspect.now { state }
+    local sentences = explain(state, waits, deadlock, now, arguments.log)
+    if arguments.json then
+        context.output:line(context.output.json {
+            path = path, lock = locks.json(state, now), sentences = sentences, deadlock = deadlock or {}
+        })
         return 0
-    end)
+    end
+    for _, sentence in ipairs(sentences) do
+        context.output:line(context.output.clean(sentence))
+    end
+    if sessions.problems[1] then
+        context:say("sessions are not known completely: %s", sessions.problems[1])
+    end
+    return 0
 end
 
 return why

@@ -25,8 +25,8 @@ Run.__index = Run
 ---@param within? boolean whether with_lock is going to give them back
 function runs.new(multi, keep, within)
     return setmetatable({
-        multi = multi, me = caller.running(multi._client:desk().adapter.owner), records = {}, taken = 0, try = false, timeout = false,
-        keep = keep or false, within = within or false, _current = false, _cancelled = false
+        multi = multi, me = caller.running(multi._client:desk().adapter.owner), records = {}, taken = 0, try = false,
+        timeout = false, keep = keep or false, within = within or false, _current = false, _cancelled = false
     }, Run)
 end
 

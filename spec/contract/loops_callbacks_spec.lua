@@ -1,6 +1,7 @@
 --- In every event loop callbacks are called and watches fire, with or without waiting coroutines.
 
 local compat = require "spec.support.compat"
+local eventually = require "spec.support.eventually"
 local fixture = require "spec.support.fixture"
 local loops = require "spec.support.loops"
 
@@ -50,6 +51,51 @@ local function promises(loop)
                 assert(answer[1], answer[2])
                 assert.is_true(answer[1]:held())
             end)
+        end)
+    end
+
+    it("a callback is called although an error has ended the pump that took the notification of its answer", function()
+        loop.run(function()
+            local client, called = loops.client(loop), false
+            assert(client:mutex(fixture.path()):acquire { callback = function()
+                called = true
+            end })
+            eventually(function()
+                return client:stats().grants == 1
+            end)
+            while client:desk().core:next() do end -- luacheck: ignore 542
+            client:desk().missed = true
+            loops.until_true(loop, function()
+                return called
+            end, "the callback")
+        end)
+    end)
+
+    if loop.name ~= "luv" then -- which ends the process after an error in the pump
+        it("waits and callbacks go on after an error in the pump", function()
+            local blocker, path = fixture.client(), fixture.path()
+            local held = assert(blocker:mutex(path):acquire(20))
+            local got, called = nil, false
+            local function body()
+                local client = loops.client(loop)
+                function client.pump()
+                    client.pump = nil
+                    if loop.name == "copas" then
+                        require("copas").setErrorHandler(function() end) -- of this coroutine
+                    end
+                    held:begin_release()
+                    error("interrupted!", 0)
+                end
+                assert(client:mutex(fixture.path()):acquire { callback = function()
+                    called = true
+                end })
+                got = client:mutex(path):acquire()
+                loops.until_true(loop, function()
+                    return called
+                end, "the callback")
+            end
+            loop.run_through(body)
+            assert.is_true(got:held())
         end)
     end
 

@@ -1,7 +1,7 @@
 --- support.loops: the event loops that have adapters, with the same functions for each.
 --
--- A loop is `{ name =, run(…), sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil, step()|nil }`. loops.each()
--- returns the loops whose modules this Lua has.
+-- A loop is `{ name =, run(…), run_through(…)|nil, sleep(seconds), spawn(fn), run_out(…)|nil, drop(fn, begun)|nil, step()|nil }`.
+-- loops.each() returns the loops whose modules this Lua has.
 
 local core = require "zklock.core"
 local compat = require "spec.support.compat"
@@ -54,19 +54,29 @@ local has_cqueues, cqueues = pcall(require, "cqueues")
 local function new_cqueues()
     local loop = { name = "cqueues" }
 
-    --- Runs functions as coroutines until all have ended; raises the first error.
-    function loop.run(...)
+    local function run_with(act_on, ...)
         local run, controller = new_run(...), cqueues.new()
         for _, body in ipairs(run.bodies) do
             controller:wrap(body)
         end
         while not is_over(run) do
-            local ok, problem = controller:step(1)
+            act_on(controller:step(1))
+        end
+        conclude(run)
+    end
+
+    --- Runs functions as coroutines until all have ended; raises the first error.
+    function loop.run(...)
+        run_with(function(ok, problem)
             if not ok then
                 error(problem, 0)
             end
-        end
-        conclude(run)
+        end, ...)
+    end
+
+    --- The same, whatever errors other coroutines of the loop raise.
+    function loop.run_through(...)
+        run_with(function() end, ...)
     end
 
     loop.sleep = cqueues.sleep
@@ -194,6 +204,8 @@ local function new_copas()
         end
         conclude(run)
     end
+
+    loop.run_through = loop.run
 
     if copas.finished then
         function loop.run_out(...)

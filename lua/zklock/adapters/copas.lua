@@ -15,7 +15,7 @@ local core = require "zklock.core"
 local protect = require "zklock.protect"
 local wait = require "zklock.wait"
 
-local coroutine, pairs, setmetatable = coroutine, pairs, setmetatable
+local coroutine, error, pairs, pcall, setmetatable = coroutine, error, pairs, pcall, setmetatable
 local huge, max, min = math.huge, math.max, math.min
 local now = core.now
 
@@ -101,7 +101,7 @@ local function is_over(pump)
 end
 
 function Pump:dirty()
-    return is_over(self) or wait.is_sweep_due(self.client)
+    return is_over(self) or wait.is_sweep_due(self.client) or self.client:desk().missed
 end
 
 --- Lets copas wait once.
@@ -115,10 +115,23 @@ end
 
 Pump.close = Waiter.close
 
-local function run(pump)
+local run
+
+local function spawn(pump)
+    copas.addthread(function()
+        run(pump)
+    end)
+end
+
+--- The body of the pump's coroutine. After an error (Ctrl-C) another coroutine goes on.
+function run(pump)
     while not is_over(pump) do
         copas.receive(pump)
-        pump.client:pump()
+        local ok, problem = pcall(pump.client.pump, pump.client)
+        if not ok then
+            spawn(pump)
+            error(problem, 0)
+        end
     end
     pumps[pump.client] = nil
 end
@@ -127,9 +140,7 @@ local function start(client)
     if not pumps[client] then
         local pump = setmetatable({ client = client, fd = client:pollfd(), asked = false, stopped = false }, Pump)
         pumps[client] = pump
-        copas.addthread(function()
-            run(pump)
-        end)
+        spawn(pump)
     end
 end
 

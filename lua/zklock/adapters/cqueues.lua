@@ -14,7 +14,7 @@ local protect = require "zklock.protect"
 local wait = require "zklock.wait"
 
 local huge, min = math.huge, math.min
-local next, pairs, setmetatable = next, pairs, setmetatable
+local error, next, pairs, pcall, setmetatable = error, next, pairs, pcall, setmetatable
 local now = core.now
 
 local WEAK_KEYS = { __mode = "k" }
@@ -44,14 +44,20 @@ local function is_needed(client, controller, pump)
     return next(pump.waiting) ~= nil or next(client:desk().calls) ~= nil or controller:count() > pump_counts[controller]
 end
 
---- The body of the pump's coroutine. Refers to the client, because its fd must not be closed while it is polled.
-local function run(client, controller, pump)
+--- The body of the pump's coroutine. Refers to the client, because its fd must not be closed while it is polled. After an error
+-- (Ctrl-C) another coroutine goes on, `at_once`.
+local function run(client, controller, pump, at_once)
     local fd = client:pollfd()
     local readable = { pollfd = fd, events = "r" }
     local due = now() + COLLECT
     while fd and is_needed(client, controller, pump) do
-        cqueues.poll(readable, pump.wake, next(pump.waiting) and COLLECT or IDLE)
-        client:pump()
+        cqueues.poll(readable, pump.wake, at_once and 0 or next(pump.waiting) and COLLECT or IDLE)
+        at_once = false
+        local ok, problem = pcall(client.pump, client)
+        if not ok then
+            controller:wrap(run, client, controller, pump, true)
+            error(problem, 0)
+        end
         if now() >= due then
             wait.collect(client)
             due = now() + COLLECT

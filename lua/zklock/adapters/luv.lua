@@ -167,6 +167,7 @@ local function start(client)
         client:pump()
     end)
     pump.timer = start_timer(IDLE, IDLE, function()
+        client:pump() -- an error, or a forked process that ran the loop, may have kept the handle from it
         wait.collect(client)
         if next(pump.waiting) == nil and not client:needs_pump() then
             stop(client)

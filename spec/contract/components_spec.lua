@@ -9,7 +9,8 @@ local variant = os.getenv("ZKLOCK_LUA") == "luajit" and "luajit" or (os.getenv("
 --- Libraries and modules whose components have another name.
 local NAMES = {
     ["libzookeeper_st.so.2"] = "ZooKeeper C client", ["libc.so.6"] = "glibc", ffi = "LuaJIT", socket = "LuaSocket",
-    mime = "LuaSocket", copas = "Copas", ["cqueues.condition"] = "cqueues", ["ngx.semaphore"] = "lua-resty-core", ["resty.core.base"] = "lua-resty-core"
+    mime = "LuaSocket", copas = "Copas", ["cqueues.condition"] = "cqueues",
+    ["ngx.semaphore"] = "lua-resty-core", ["resty.core.base"] = "lua-resty-core"
 }
 
 --- Returns the components of the page: their names and licences as one text.

@@ -70,6 +70,21 @@ local function split(words)
     return before, after
 end
 
+--- The column of the descriptions in argparse's help.
+local DESCRIPTIONS = 25
+
+--- Returns argparse's help with the short and the long name of an option with a value in one line: argparse takes two.
+local function joined_names(help)
+    return (help:gsub("\n +(%-%w [^\n,]*,) *([^\n]*)\n +(%-%-[^\n]*)", function(short, description, long)
+        local names = "   " .. short .. " " .. long
+        if description == "" then
+            return "\n" .. names
+        end
+        local blanks = (" "):rep(DESCRIPTIONS - #names)
+        return "\n" .. names .. (#blanks > 1 and blanks or "\n" .. (" "):rep(DESCRIPTIONS)) .. description
+    end))
+end
+
 --- Makes the parser. Only the subcommand of this name is loaded; without a name, or for `completion`, all are.
 local function new_parser(only)
     local parser = require "argparse"("zklock", "Locks over ZooKeeper for shell scripts and for people.")
@@ -80,6 +95,10 @@ local function new_parser(only)
         if only == name or only == nil or only == "completion" then
             local module = require("zklock.cli.commands." .. name)
             local command = parser:command(name):summary(module.summary):description(module.summary)
+            command:add_help { action = function()
+                print(joined_names(command:get_help()))
+                os.exit(0)
+            end }
             module.define(command)
         end
     end

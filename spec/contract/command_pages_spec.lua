@@ -22,6 +22,17 @@ local function subcommands()
     return names
 end
 
+describe("the help", function()
+    after_each(fixture.clean)
+
+    it("has both names of an option in one line", function()
+        local text = output_of("run", "--help")
+        assert.truthy(text:find("\n   -w SEC, --wait SEC    Wait ", 1, true), text)
+        assert.truthy(text:find("\n   -E CODE, --conflict-exit-code CODE\n                         Exit ", 1, true), text)
+        assert.is_nil(text:find ",[^%S\n]*\n", text)
+    end)
+end)
+
 describe("a man page", function()
     after_each(fixture.clean)
 

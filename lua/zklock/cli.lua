@@ -73,8 +73,13 @@ end
 --- The column of the descriptions in argparse's help.
 local DESCRIPTIONS = 25
 
---- Returns argparse's help with the short and the long name of an option with a value in one line: argparse takes two.
-local function joined_names(help)
+--- Returns argparse's help in fewer lines: a usage with many options has [OPTIONS] in their place, and both names of an option with
+-- a value are in one line.
+local function shortened(help)
+    help = help:gsub("^(Usage: zklock %l+)( .-)\n\n", function(name, words)
+        return words:find("--servers", 1, true) and
+            name .. " [OPTIONS]" .. words:gsub("%s+", " "):gsub(" %b()", ""):gsub(" %[%-[^%]]*%]", "") .. "\n\n"
+    end)
     return (help:gsub("\n +(%-%w [^\n,]*,) *([^\n]*)\n +(%-%-[^\n]*)", function(short, description, long)
         local names = "   " .. short .. " " .. long
         if description == "" then
@@ -96,7 +101,7 @@ local function new_parser(only)
             local module = require("zklock.cli.commands." .. name)
             local command = parser:command(name):summary(module.summary):description(module.summary)
             command:add_help { action = function()
-                print(joined_names(command:get_help()))
+                print(shortened(command:get_help()))
                 os.exit(0)
             end }
             module.define(command)

@@ -25,7 +25,9 @@ end
 describe("the help", function()
     after_each(fixture.clean)
 
-    it("has both names of an option in one line", function()
+    it("has a short usage, and both names of an option in one line", function()
+        assert.truthy(output_of("break", "--help"):find "^Usage: zklock break %[OPTIONS%] %-%-node N PATH\n\n")
+        assert.truthy(output_of("history", "--help"):find "^Usage: zklock history %[%-h%]")
         local text = output_of("run", "--help")
         assert.truthy(text:find("\n   -w SEC, --wait SEC    Wait ", 1, true), text)
         assert.truthy(text:find("\n   -E CODE, --conflict-exit-code CODE\n                         Exit ", 1, true), text)

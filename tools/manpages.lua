@@ -33,17 +33,8 @@ local function parse(help)
             local list = { title = title }
             for line in rest:gmatch "[^\n]+" do
                 local term, text = line:match "^   (%S.-)%s%s+(%S.*)$"
-                -- A short and a long name of an option that do not fit into one line. The text begins beside the first one.
-                local short = line:match "^%s+(%-%w [^,]*,)%s*$"
-                local beside, beside_text = line:match "^%s+(%-%w [^,]*,)%s%s+(%S.*)$"
                 local last = list[#list]
-                if short or beside then
-                    list[#list + 1] = { short or beside, beside_text or "" }
-                elseif last and last[1]:find ",$" then
-                    local long = term or line:match "^%s*(.-)%s*$"
-                    last[1] = last[1] .. " " .. long
-                    last[2] = text and (last[2] .. " " .. text):gsub("^ ", "") or last[2]
-                elseif term then
+                if term then
                     list[#list + 1] = { term, text }
                 elseif line:find "^   %S" then
                     list[#list + 1] = { line:match "^%s*(.*)$", "" }

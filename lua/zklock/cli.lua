@@ -73,6 +73,26 @@ local function split(words)
     return before, after
 end
 
+--- The column of the descriptions in argparse's help.
+local DESCRIPTIONS = 25
+
+--- Returns argparse's help in fewer lines: a usage with many options has [OPTIONS] in their place, and both names of an option with
+-- a value are in one line.
+local function shortened(help)
+    help = help:gsub("^(Usage: zklock %l+)( .-)\n\n", function(name, words)
+        return words:find("--servers", 1, true) and
+            name .. " [OPTIONS]" .. words:gsub("%s+", " "):gsub(" %b()", ""):gsub(" %[%-[^%]]*%]", "") .. "\n\n"
+    end)
+    return (help:gsub("\n +(%-%w [^\n,]*,) *([^\n]*)\n +(%-%-[^\n]*)", function(short, description, long)
+        local names = "   " .. short .. " " .. long
+        if description == "" then
+            return "\n" .. names
+        end
+        local blanks = (" "):rep(DESCRIPTIONS - #names)
+        return "\n" .. names .. (#blanks > 1 and blanks or "\n" .. (" "):rep(DESCRIPTIONS)) .. description
+    end))
+end
+
 --- Makes the parser. Only the subcommand of this name is loaded; without a name, or for `completion`, all are.
 local function new_parser(only)
     local parser = require "argparse"("zklock", "Locks over ZooKeeper for shell scripts and for people.")
@@ -83,6 +103,10 @@ local function new_parser(only)
         if only == name or only == nil or only == "completion" then
             local module = require("zklock.cli.commands." .. name)
             local command = parser:command(name):summary(module.summary):description(module.summary)
+            command:add_help { action = function()
+                print(shortened(command:get_help()))
+                os.exit(0)
+            end }
             module.define(command)
         end
     end

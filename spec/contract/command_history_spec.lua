@@ -92,8 +92,9 @@ describe("zklock history", function()
         assert.truthy(errors:find("nothing is recorded of /a", 1, true), errors)
         assert.truthy(errors:find(("1 lines of %s are torn"):format(log), 1, true), errors)
         for _, case in ipairs {
-            { { "history", "/a" }, "give --log, or set ZKLOCK_LOG" },
+            { { "history", "/a" }, "name a log by --log or ZKLOCK_LOG" },
             { { "history", "--log", directory .. "/none", "/a" }, "cannot read the log: " },
+            { { "history", "--log", directory, "/a" }, ("cannot read the log: %s: Is a directory"):format(directory) },
             { { "watch", "--log", directory .. "/none/log", "/a" }, "cannot open the log: " },
             { { "ui", "--log", directory .. "/none/log" }, "cannot open the log: " }
         } do

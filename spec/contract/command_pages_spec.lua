@@ -22,6 +22,19 @@ local function subcommands()
     return names
 end
 
+describe("the help", function()
+    after_each(fixture.clean)
+
+    it("has a short usage, and both names of an option in one line", function()
+        assert.truthy(output_of("break", "--help"):find "^Usage: zklock break %[OPTIONS%] %-%-node N PATH\n\n")
+        assert.truthy(output_of("history", "--help"):find "^Usage: zklock history %[%-h%]")
+        local text = output_of("run", "--help")
+        assert.truthy(text:find("\n   -w SEC, --wait SEC    Wait ", 1, true), text)
+        assert.truthy(text:find("\n   -E CODE, --conflict-exit-code CODE\n                         Exit ", 1, true), text)
+        assert.is_nil(text:find ",[^%S\n]*\n", text)
+    end)
+end)
+
 describe("a man page", function()
     after_each(fixture.clean)
 

@@ -91,6 +91,10 @@ describe("zklock run exits", function()
         local late = run { "-w", "0", path, "--", "true" }
         assert.equal(124, late.status)
         assert.truthy(late.errors:find(("timed out after 0 s: %s is held by web3:4711"):format(path), 1, true), late.errors)
+        local slots = fixture.path()
+        assert(fixture.client({ identity = "web5:2" }):semaphore(slots, 2):acquire { count = 2 })
+        local full = run { "-n", "-p", "1/2", slots, "--", "true" }
+        assert.truthy(full.errors:find("is held by web5:2 (2) for ", 1, true), full.errors)
         assert.equal(9, run({ "-n", "-E", "9", path, "--", "true" }).status)
         assert.equal(0, commands.while_time_runs_out(function(seconds)
             return run({ "-w", seconds, "--skip-ok", path, "--", "true" }).status

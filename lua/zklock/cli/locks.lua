@@ -123,10 +123,11 @@ function locks.queue(state, now, count)
 end
 
 --- Names the holders in a line. Returns the names, and the age of the oldest holder's node.
-function locks.holders(state, now)
+---@param own? string the path of a node that is left out
+function locks.holders(state, now, own)
     local names, counts, order, oldest = {}, {}, {}, nil
     for _, contender in ipairs(state.contenders) do
-        if contender.holder then
+        if contender.holder and contender.node ~= own then
             local name = locks.identity(contender)
             if not counts[name] then
                 order[#order + 1] = name

@@ -12,7 +12,6 @@ local open = require("zklock.cli.settings").open
 local process = require "zklock.process"
 
 local min = math.min
-local concat = table.concat
 
 --- How many seconds the end of the session may take.
 local CLOSE_TIMEOUT = 5
@@ -151,7 +150,7 @@ local function own_node(lock)
 end
 
 --- Describes the holders of the first of these locks that another client holds: "held by web3:4711 for 3 min".
--- A time counts from the creation of the node.
+-- The time counts from the creation of the oldest node.
 ---@param members table list of locks
 ---@return string? # the lock's path; nil: none of them has such a holder, or the servers do not say
 ---@return string? # its holders
@@ -159,15 +158,12 @@ function Session:describe_holders(members)
     local inspect, locks = require "zklock.inspect", require "zklock.cli.locks" -- few commands come here
     for _, lock in ipairs(members) do
         local state = inspect.lock(self.client, lock:path(), { timeout = LOOK_TIMEOUT, identities = false })
-        local texts, own = {}, own_node(lock) -- may have become the holder's node a moment ago
-        for _, contender in ipairs(state and state.contenders or {}) do
-            if contender.holder and contender.node ~= own then
-                local since = contender.since and " for " .. locks.age(contender, inspect.now { state }) or ""
-                texts[#texts + 1] = locks.identity(contender) .. since
+        if state then
+            local own = own_node(lock) -- may have become the holder's node a moment ago
+            local names, age = locks.holders(state, inspect.now { state }, own)
+            if names ~= "" then
+                return state.path, "held by " .. names .. (age ~= "-" and " for " .. age or "")
             end
-        end
-        if texts[1] then
-            return state.path, "held by " .. concat(texts, ", ")
         end
     end
     return nil

@@ -114,6 +114,11 @@ function Log.read(name, path, handler)
     local wanted = path and json.encode(path)
     for _, part in ipairs { name .. ".1", name } do
         local file, wrong = io.open(part, "rb")
+        local unread = file and select(2, file:read(0))
+        if unread then -- a directory
+            file:close()
+            file, wrong = nil, part .. ": " .. unread
+        end
         problem = wrong
         for line in file and file:lines() or function() end do
             if line ~= "" and (not wanted or line:find(wanted, 1, true) or not line:find('"path"', 1, true)) then

@@ -79,7 +79,7 @@ end
 
 function history.run(arguments, context)
     if not arguments.log then
-        return context:fail(codes.FAILED, "give --log, or set ZKLOCK_LOG")
+        return context:fail(codes.FAILED, "name a log by --log or ZKLOCK_LOG; zklock ui --log and zklock watch --log keep one")
     end
     local list, torn = read(arguments.log, arguments.path, os.time() - arguments.since)
     context.check(list, "cannot read the log: " .. torn)

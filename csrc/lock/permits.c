@@ -633,7 +633,7 @@ static void searched(zkl_acquisition *acquisition, int rc, const struct String_v
 static void look_anew(zkl_acquisition *acquisition)
 {
     zkl_queue *leases = permits_of(acquisition)->leases;
-    bool was_known = leases->limit_mzxid != 0;
+    bool was_known = zkl_permits_know_limit(leases);
     leases->limit_mzxid = 0;
     if (!was_known || !zkl_permits_look(acquisition->entry)) {
         zkl_entry_try_again(acquisition->entry); /* the read was refused */

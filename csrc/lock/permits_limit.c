@@ -8,7 +8,7 @@
  * shows which permits are taken, whether the semaphore was resized, and by its mzxid which number was written then.
  *
  * The number is read once for all acquisitions of a queue. It is read again when a list of the leases shows that the data
- * may have changed.
+ * may have changed, and on another connection: after a restore, a write may have the zxid of the one that the client knows.
  */
 #include <stdio.h>
 #include <string.h>
@@ -57,10 +57,17 @@ static void limit_known(zkl_queue *leases, int rc)
     }
 }
 
-static void note_limit(zkl_queue *leases, int32_t limit, const struct Stat *stat)
+static void note_limit(zkl_queue *leases, int32_t limit, const zkl_reply *reply)
 {
     leases->limit = limit;
-    leases->limit_mzxid = stat->mzxid;
+    leases->limit_mzxid = reply->stat->mzxid;
+    leases->limit_on = reply->connection;
+}
+
+bool zkl_permits_know_limit(const zkl_queue *leases)
+{
+    bool here = leases->limit_on == leases->locks->wire->connection || ZKL_BROKEN(ZKL_BREAK_OUTLIVED);
+    return leases->limit_mzxid != 0 && here;
 }
 
 /* Handles the reply to the write of the limit. */
@@ -68,7 +75,7 @@ static void on_limit_set(void *owner, int rc, const zkl_reply *reply)
 {
     zkl_queue *leases = owner;
     if (rc == ZOK) {
-        note_limit(leases, leases->limit_wanted, reply->stat);
+        note_limit(leases, leases->limit_wanted, reply);
     } else if (rc == ZNOAUTH) {
         leases->limit_unwritable = true; /* then the semaphore has no limit to compare with */
     }
@@ -90,7 +97,7 @@ static bool send_limit(zkl_queue *leases, int32_t version)
 static void limit_got(zkl_queue *leases, int rc, const zkl_reply *reply)
 {
     if (rc == ZOK) {
-        note_limit(leases, read_limit(reply->data, reply->length), reply->stat);
+        note_limit(leases, read_limit(reply->data, reply->length), reply);
         bool unsaid = reply->length <= 0 && !leases->limit_unwritable;
         if (unsaid && send_limit(leases, reply->stat->version)) {
             leases->limit_mzxid = 0; /* no limit is written there: the answer to our write decides */
@@ -121,7 +128,7 @@ static void ask_limit(const zkl_acquisition *acquisition)
 void zkl_permits_want_limit(zkl_acquisition *acquisition)
 {
     const zkl_permits *permits = acquisition->part;
-    if (permits->leases->limit_mzxid == 0) {
+    if (!zkl_permits_know_limit(permits->leases)) {
         ask_limit(acquisition);
     }
 }
@@ -159,7 +166,7 @@ bool zkl_permits_limit_fits(zkl_acquisition *acquisition, const struct Stat *sta
     }
     bool resized = is_resized(names);
     bool broken = resized && leases->limit_mzxid != 0 && ZKL_BROKEN(ZKL_BREAK_RESIZED);
-    if (leases->limit_mzxid != stat->mzxid && !broken) {
+    if (!(zkl_permits_know_limit(leases) && leases->limit_mzxid == stat->mzxid) && !broken) {
         if (acquisition->entry->state == ZKL_ENTRY_LOOKING) {
             return !resized;
         }

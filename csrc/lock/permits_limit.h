@@ -8,6 +8,8 @@
 
 /* Returns the data with which the directory of the leases is made. `data` has room for ZKL_DIRECTORY_DATA_SIZE. */
 const char *zkl_permits_data(const zkl_entry *entry, char *data);
+/* Whether it is known, on this connection, for how many permits the semaphore was made. */
+bool zkl_permits_know_limit(const zkl_queue *leases);
 /* Requests the semaphore's limit if it is not known. */
 void zkl_permits_want_limit(zkl_acquisition *acquisition);
 /*

@@ -66,6 +66,7 @@ struct zkl_queue {
     /* permits.c and permits_limit.c, for the directory of a semaphore's leases */
     /* The directory's mzxid, that is, of the write that set the known limit; 0: no limit is known. */
     int64_t limit_mzxid;
+    uint32_t limit_on;     /* the connection on which it was read or written */
     int32_t limit;         /* for how many permits it was made; 0: it has no limit written in it */
     int32_t limit_wanted;  /* the limit of the acquisition that asked first */
     bool limit_flying;     /* the request that reads or writes the limit is in flight */

@@ -681,9 +681,9 @@ static void take_permit(client *of, int32_t limit)
     deliver_all();
 }
 
-static void begin_with_semaphore(const char *name, bool trace)
+static void begin_with_semaphore(const char *name, const broken_rule *rule, bool trace)
 {
-    begin_with_numbers(name, NULL, trace);
+    begin_with_numbers(name, rule, trace);
     sim_preset_counter("/l/locks", NUMBER);
     CHECK(sim_foreign_create(0, "/l/locks", "", 0) && sim_foreign_create(0, "/l/leases", "", 0));
     sim_run_until(sim_now());
@@ -694,7 +694,7 @@ static void begin_with_semaphore(const char *name, bool trace)
  */
 static void restored_limit(bool trace)
 {
-    begin_with_semaphore("a semaphore's limit is restored, and set to another one", trace);
+    begin_with_semaphore("a semaphore's limit is restored, and set to another one", NULL, trace);
     client *one = new_client(), *other = new_client();
     sim_back_up();
     take_permit(one, 1);
@@ -702,6 +702,50 @@ static void restored_limit(bool trace)
     take_permit(other, 2);
     take_permit(one, 2);
     end_scene();
+}
+
+/* Once the servers have a leader, resizes the semaphore, writes so many times, and asks for four permits. */
+static acquisition_record *resize_and_ask(client *of, const char *permits, int writes)
+{
+    while (sim_leader() < 0)
+        sim_run_until(sim_next_event(event_counts));
+    CHECK(sim_foreign_resize("/l/leases", permits, "/l/leases/" ZKL_RESIZED));
+    for (int i = 0; i < writes; i++)
+        CHECK(sim_foreign_set(0, run.paths[0], "again"));
+    sim_run_until(sim_now());
+    while (!run.failed && of->state != ZKL_STATE_CONNECTED)
+        pass_time();
+    acquisition_record *record = ask_permits(of, 4, 2);
+    deliver_all();
+    return record;
+}
+
+/*
+ * The same by a resize that has the zxid of the one that the restore has undone. Writes follow it, because servers turn a client away that
+ * has seen higher zxids.
+ */
+static void restored_resize(const broken_rule *rule, bool trace)
+{
+    begin_with_semaphore("a semaphore's resize is undone by a restore, and another one has its zxid", rule, trace);
+    run.resizes = true;
+    client *one = new_client();
+    take_permit(one, 2);
+    sim_back_up();
+    acquisition_record *before = resize_and_ask(one, "4", 0);
+    CHECK(is(before, ZKL_ACQUISITION_GRANTED));
+    end_acquisition(before);
+    deliver_all();
+    replace_data(SIM_RESTORED);
+    acquisition_record *after = resize_and_ask(one, "3", 20);
+    CHECK(zkl_engine_stats(one->engine)->sessions == 1);
+    if (rule == NULL) {
+        CHECK(is(after, ZKL_ACQUISITION_REFUSED));
+        end_scene();
+    } else {
+        CHECK(run.failed && strcmp(run.check, "limit") == 0);
+        end_run();
+    }
+    break_rule(NULL);
 }
 
 /*
@@ -712,7 +756,7 @@ static void restored_limit(bool trace)
 static void two_first_in_queue(bool trace)
 {
     static const char taken[] = "/l/leases/_c_f0000000-0000-4000-8001-000000000010-lease-0000000000";
-    begin_with_semaphore("two clients believe that they are the first in a semaphore's line", trace);
+    begin_with_semaphore("two clients believe that they are the first in a semaphore's line", NULL, trace);
     client *one = new_client(), *other = new_client();
     CHECK(sim_foreign_create(0, taken, "", 0));
     sim_run_until(sim_now());
@@ -755,7 +799,7 @@ static void restored_before_head(bool trace)
 {
     static const char taken[] = "/l/leases/_c_f0000000-0000-4000-8001-000000000010-lease-0000000000";
     static const char ahead[] = "/l/locks/_c_f0000000-0000-4000-8001-000000000011-lock-0000000001";
-    begin_with_semaphore("entries are put before the head of a semaphore's queue", trace);
+    begin_with_semaphore("entries are put before the head of a semaphore's queue", NULL, trace);
     client *one = new_client(), *other = new_client();
     CHECK(sim_foreign_create(0, taken, "", 0) && sim_foreign_create(0, ahead, "", 0));
     sim_run_until(sim_now());
@@ -958,6 +1002,8 @@ int main(int argc, char **argv)
     restored_between_turns(rule_of(ZKL_BREAK_AGE), trace);
     forgotten_watch(trace);
     restored_limit(trace);
+    restored_resize(NULL, trace);
+    restored_resize(rule_of(ZKL_BREAK_OUTLIVED), trace);
     two_first_in_queue(trace);
     restored_before_head(trace);
     granted_while_unwatched(trace);

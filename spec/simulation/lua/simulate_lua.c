@@ -55,7 +55,7 @@ int __real_clock_gettime(clockid_t clock, struct timespec *now);
 
 /* Each program runs in its own process, in which all addresses are the same when it is replayed. */
 typedef struct {
-    int64_t programs, operations, grants, losses, deletions, shortages;
+    int64_t programs, operations, grants, losses, deletions, shortages, unfinalized;
     uint64_t hash; /* hash of the latest program's trace */
     char problem[600];
 } result;
@@ -199,6 +199,19 @@ static void *lua_memory(void *context, void *block, size_t before, size_t size)
         return NULL;
     }
     return realloc(block, size);
+}
+
+/*
+ * Lua warns of each finalizer that has failed. Where there was no memory to call it, it is never called again, so what it would have
+ * given up stays.
+ */
+static bool finalizer_failed;
+
+static void note_warning(void *context, const char *message, int continues)
+{
+    (void)context;
+    (void)continues;
+    finalizer_failed = finalizer_failed || strcmp(message, "__gc") == 0;
 }
 
 /* world.lua_memory(successes, failures) -> the previous values of both. Without arguments no allocations fail. */
@@ -379,6 +392,7 @@ static void pause_threads(void *context, int64_t argument)
 static lua_State *open_state(void)
 {
     lua_State *L = lua_newstate(lua_memory, NULL);
+    lua_setwarnf(L, note_warning, NULL);
     luaL_openlibs(L);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
     lua_pushcfunction(L, luaopen_zklock_core);
@@ -422,6 +436,10 @@ static void run_program(uint64_t seed, bool trace)
     if (problem[0] == '\0' && zkl_memory_in_use() != memory_before) {
         snprintf(problem, sizeof results->problem, "%lld bytes are left",
                  (long long)(zkl_memory_in_use() - memory_before));
+    }
+    if (finalizer_failed) {
+        problem[0] = '\0';
+        results->unfinalized++;
     }
     results->hash = sim_trace_hash();
 }
@@ -470,9 +488,10 @@ static bool run_seed(uint64_t seed, bool trace)
 static int finish(int64_t passed, int64_t failed)
 {
     printf("programs %" PRId64 ", operations %" PRId64 ", grants %" PRId64 ", losses %" PRId64
-           ", deleted by administrators %" PRId64 ", errors for want of memory %" PRId64 "\n",
+           ", deleted by administrators %" PRId64 ", errors for want of memory %" PRId64
+           ", not judged for want of memory for a finalizer %" PRId64 "\n",
            results->programs, results->operations, results->grants, results->losses, results->deletions,
-           results->shortages);
+           results->shortages, results->unfinalized);
     printf("%" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed == 0 ? 0 : 1;
 }

@@ -109,7 +109,7 @@ void zkl_entries_run(zkl_locks *locks)
     while (zkl_wire_has_room(locks->wire) && (entry = TAILQ_FIRST(&locks->runnable)) != NULL) {
         zkl_entry_leave_wait_list(entry);
         zkl_entry_step(entry);
-        if (entry->wait_list == ZKL_WAIT_RUNNABLE) {
+        if (entry->wait_list == &locks->runnable) {
             break; /* it still may not send, and neither may those behind it */
         }
     }

@@ -183,15 +183,6 @@ static void describe_wait(const zkl_handle *handle, char *message)
     }
 }
 
-static void copy_node(char *copy, const char *name)
-{
-    size_t length = name != NULL ? strnlen(name, ZKL_NODE_NAME_SIZE - 1) : 0;
-    if (length > 0) {
-        memcpy(copy, name, length);
-    }
-    copy[length] = '\0';
-}
-
 void zkl_handle_look(zkl_handle *handle, zkl_handle_view *view)
 {
     zkl_desk *desk = handle->desk;
@@ -202,7 +193,7 @@ void zkl_handle_look(zkl_handle *handle, zkl_handle_view *view)
     view->code = unanswered ? handle->kind->closed_code : (zkl_code)handle->code;
     view->revocations = handle->revocations;
     view->token = handle->token;
-    copy_node(view->node, handle->node);
+    snprintf(view->node, sizeof view->node, "%s", handle->node != NULL ? handle->node : "");
     view->message[0] = '\0';
     if (handle->message != NULL) {
         snprintf(view->message, sizeof view->message, "%s", handle->message);

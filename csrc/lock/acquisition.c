@@ -21,17 +21,6 @@ const char *zkl_acquisition_phase_name(zkl_acquisition_phase phase)
     return names[phase];
 }
 
-/* The acquisition's meter counts it as waiting or held no longer. Nothing happens if its present phase is an end already. */
-static void measure_end(const zkl_acquisition *acquisition)
-{
-    zkl_meter *meter = zkl_acquisition_meter(acquisition);
-    if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
-        zkl_meter_ended(meter, acquisition->locks->wire->now - acquisition->granted_at);
-    } else if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
-        zkl_meter_refused(meter);
-    }
-}
-
 /* Stops max_hold. */
 static void stop_hold(zkl_acquisition *acquisition)
 {
@@ -41,10 +30,18 @@ static void stop_hold(zkl_acquisition *acquisition)
     }
 }
 
-/* The grant is over, or there was none. The phase is still that from before. */
+/*
+ * The grant is over, or there was none. The phase is still that from before. The acquisition's meter counts it as waiting or held no longer;
+ * nothing happens there if the phase is an end already.
+ */
 static void end_hold(zkl_acquisition *acquisition)
 {
-    measure_end(acquisition);
+    zkl_meter *meter = zkl_acquisition_meter(acquisition);
+    if (acquisition->phase == ZKL_ACQUISITION_GRANTED) {
+        zkl_meter_ended(meter, acquisition->locks->wire->now - acquisition->granted_at);
+    } else if (acquisition->phase == ZKL_ACQUISITION_WAITING) {
+        zkl_meter_refused(meter);
+    }
     stop_hold(acquisition);
 }
 
@@ -58,13 +55,6 @@ static void hold_until(zkl_acquisition *acquisition, int64_t until)
     struct zkl_acquisition_list *holds = &acquisition->locks->holds;
     acquisition->hold_until = until;
     ZKL_INSERT_SORTED(holds, zkl_acquisition_list, acquisition, hold_until, in_holds);
-}
-
-/* A grant begins. */
-static void begin_hold(zkl_acquisition *acquisition)
-{
-    int64_t max_hold = acquisition->spec->lock.max_hold;
-    hold_until(acquisition, max_hold != 0 ? acquisition->granted_at + max_hold : ZKL_NEVER);
 }
 
 void zkl_acquisition_free(zkl_acquisition *acquisition)
@@ -191,7 +181,8 @@ void zkl_acquisition_grant(zkl_acquisition *acquisition, const zkl_entry *entry)
     if (is_held(acquisition)) {
         note_grant(acquisition);
     }
-    begin_hold(acquisition);
+    int64_t max_hold = acquisition->spec->lock.max_hold;
+    hold_until(acquisition, max_hold != 0 ? acquisition->granted_at + max_hold : ZKL_NEVER);
     tell_host(acquisition);
 }
 

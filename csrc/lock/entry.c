@@ -147,58 +147,42 @@ zkl_entry *zkl_entry_new_stray(zkl_queue *queue, uint64_t serial)
 
 /* --- the lists in which entries wait to be stepped ----------------------------------------------------------------- */
 
-static struct zkl_entry_list *list_of(zkl_locks *locks, zkl_wait_list wait_list)
-{
-    switch (wait_list) {
-    case ZKL_WAIT_RUNNABLE:
-        return &locks->runnable;
-    case ZKL_WAIT_OVER_WATCH_BUDGET:
-        return &locks->over_watch_budget;
-    case ZKL_WAIT_BACKING_OFF:
-        return &locks->backing_off;
-    case ZKL_WAIT_NONE:
-        break;
-    }
-    return NULL;
-}
-
 /* Puts the entry at the end of a list. The entry must be in none. */
-static void enter_wait_list(zkl_entry *entry, zkl_wait_list wait_list)
+static void enter_wait_list(zkl_entry *entry, struct zkl_entry_list *list)
 {
-    assert(entry->wait_list == ZKL_WAIT_NONE);
-    entry->wait_list = wait_list;
-    TAILQ_INSERT_TAIL(list_of(entry->locks, wait_list), entry, in_wait_list);
+    assert(entry->wait_list == NULL);
+    entry->wait_list = list;
+    TAILQ_INSERT_TAIL(list, entry, in_wait_list);
 }
 
 void zkl_entry_leave_wait_list(zkl_entry *entry)
 {
-    struct zkl_entry_list *list = list_of(entry->locks, entry->wait_list);
-    if (list != NULL) {
-        TAILQ_REMOVE(list, entry, in_wait_list);
-        entry->wait_list = ZKL_WAIT_NONE;
+    if (entry->wait_list != NULL) {
+        TAILQ_REMOVE(entry->wait_list, entry, in_wait_list);
+        entry->wait_list = NULL;
     }
 }
 
 void zkl_entry_make_runnable(zkl_entry *entry)
 {
-    if (entry->wait_list == ZKL_WAIT_NONE) {
-        enter_wait_list(entry, ZKL_WAIT_RUNNABLE);
+    if (entry->wait_list == NULL) {
+        enter_wait_list(entry, &entry->locks->runnable);
     }
 }
 
 void zkl_entry_back_off(zkl_entry *entry)
 {
-    if (entry->wait_list == ZKL_WAIT_NONE) {
-        enter_wait_list(entry, ZKL_WAIT_BACKING_OFF);
+    if (entry->wait_list == NULL) {
+        enter_wait_list(entry, &entry->locks->backing_off);
         zkl_try_later(entry->locks->wire);
     }
 }
 
 void zkl_entry_wait_for_budget(zkl_entry *entry)
 {
-    if (entry->wait_list != ZKL_WAIT_OVER_WATCH_BUDGET) {
+    if (entry->wait_list != &entry->locks->over_watch_budget) {
         zkl_entry_leave_wait_list(entry);
-        enter_wait_list(entry, ZKL_WAIT_OVER_WATCH_BUDGET);
+        enter_wait_list(entry, &entry->locks->over_watch_budget);
     }
 }
 

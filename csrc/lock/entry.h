@@ -32,14 +32,6 @@ typedef enum {
     ZKL_ENTRY_GONE        /* nothing of it is left; freed with its last request */
 } zkl_entry_state;
 
-/* The list in which an entry waits to be stepped: it has something to send that may not go out yet. */
-typedef enum {
-    ZKL_WAIT_NONE,              /* it is in none of them */
-    ZKL_WAIT_RUNNABLE,          /* locks->runnable */
-    ZKL_WAIT_OVER_WATCH_BUDGET, /* locks->over_watch_budget */
-    ZKL_WAIT_BACKING_OFF        /* locks->backing_off */
-} zkl_wait_list;
-
 /* The place of an entry's node in the queue, as far as known. */
 typedef enum {
     ZKL_PLACE_UNKNOWN,        /* No list has shown its node yet. */
@@ -108,6 +100,11 @@ struct zkl_entry {
     zkl_link in_serials;
     zkl_item item; /* its node, for heartbeats; the watch on its predecessor or on a directory, and on its own node */
     TAILQ_ENTRY(zkl_entry) in_wait_list;
+    /*
+     * Where it waits to be stepped, since it has something to send that may not go out yet: locks->runnable, ->over_watch_budget or
+     * ->backing_off; NULL: nowhere.
+     */
+    struct zkl_entry_list *wait_list;
     LIST_ENTRY(zkl_entry) in_acquisition;
     TAILQ_ENTRY(zkl_entry) in_lingering;
     zkl_locks *locks;
@@ -130,7 +127,6 @@ struct zkl_entry {
     int32_t turns;
     int32_t flying; /* requests in flight that point here */
     zkl_entry_state state;
-    zkl_wait_list wait_list : 8;
     zkl_downgrade downgrade : 8;
     bool create_retries; /* create retries: the reply to its latest create was lost, and the node was not there */
     bool wanted;         /* an acquisition waits for it or holds by it, or it lingers; zkl_entry_not_wanted clears it */

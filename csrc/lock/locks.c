@@ -34,8 +34,7 @@ static void make_uuid_stem(zkl_locks *locks, const uint64_t random[2])
              (unsigned)((random[1] & 0x3fff) | 0x8000));
 }
 
-/* What queues report. */
-static const zkl_queue_listener queue_events = {
+const zkl_queue_listener zkl_queue_events = {
     .directory_ready = zkl_entries_directory_ready,
     .stray_found = zkl_entry_adopt,
 };
@@ -65,7 +64,6 @@ bool zkl_locks_init(zkl_locks *locks, zkl_session *session, const uint64_t rando
     TAILQ_INIT(&locks->holds);
     TAILQ_INIT(&locks->lingering);
     make_uuid_stem(locks, random);
-    locks->queue_listener = &queue_events;
     return zkl_table_init(&locks->queues, offsetof(zkl_queue, in_queues)) &&
            zkl_table_init(&locks->serials, offsetof(zkl_entry, in_serials));
 }
@@ -109,7 +107,7 @@ void zkl_entries_run(zkl_locks *locks)
     while (zkl_wire_has_room(locks->wire) && (entry = TAILQ_FIRST(&locks->runnable)) != NULL) {
         zkl_entry_leave_wait_list(entry);
         zkl_entry_step(entry);
-        if (entry->wait_list == ZKL_WAIT_RUNNABLE) {
+        if (entry->wait_list == &locks->runnable) {
             break; /* it still may not send, and neither may those behind it */
         }
     }

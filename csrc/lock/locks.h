@@ -16,7 +16,6 @@ typedef struct zkl_acquisition zkl_acquisition;
 typedef struct zkl_entry zkl_entry;
 typedef struct zkl_kind zkl_kind;
 typedef struct zkl_queue zkl_queue;
-typedef struct zkl_queue_listener zkl_queue_listener;
 
 TAILQ_HEAD(zkl_entry_list, zkl_entry);
 TAILQ_HEAD(zkl_acquisition_list, zkl_acquisition);
@@ -48,7 +47,6 @@ struct zkl_locks {
     void *context;
 
     /* queue.c */
-    const zkl_queue_listener *queue_listener;
     zkl_table queues;            /* by path */
     struct zkl_kept_queues kept; /* unused queues that stay in memory, the oldest at the head */
     int32_t kept_count;

@@ -161,7 +161,7 @@ static bool report_stray(zkl_queue *queue, const char *name)
 {
     zkl_wire_log(queue->locks->wire, ZOO_LOG_LEVEL_WARN,
                  "deleting '%s/%s', left by a create or a delete whose outcome the servers lost", queue->path, name);
-    return queue->locks->queue_listener->stray_found(queue, name, serial_in(name));
+    return zkl_queue_events.stray_found(queue, name, serial_in(name));
 }
 
 /* Returns whether a node with this name is a stray. */
@@ -202,7 +202,6 @@ bool zkl_queue_may_have_strays(const zkl_queue *queue)
 /* All replies are in: reports what became of the directory. */
 static void parents_decided(zkl_queue *queue)
 {
-    zkl_locks *locks = queue->locks;
     int rc = queue->parents_last;
     if (rc == ZNONODE && queue->parents_error != ZOK) {
         rc = queue->parents_error; /* a directory above could not be made: report that reason */
@@ -214,7 +213,7 @@ static void parents_decided(zkl_queue *queue)
                                     : rc == ZTHROTTLEDOP ? ZKL_DIRECTORY_LATER
                                                          : ZKL_DIRECTORY_READY;
     queue->uses++;
-    locks->queue_listener->directory_ready(queue, outcome, rc);
+    zkl_queue_events.directory_ready(queue, outcome, rc);
     zkl_queue_drop(queue);
 }
 

@@ -14,7 +14,7 @@ typedef enum {
 } zkl_directory_outcome;
 
 /* Queues report these events to the locks. */
-struct zkl_queue_listener {
+typedef struct {
     /* The replies to zkl_queue_make_parents are in. `rc` says why the directory could not be made. */
     void (*directory_ready)(zkl_queue *queue, zkl_directory_outcome outcome, int rc);
     /*
@@ -22,7 +22,9 @@ struct zkl_queue_listener {
      * false when memory is short.
      */
     bool (*stray_found)(zkl_queue *queue, const char *name, uint64_t serial);
-};
+} zkl_queue_listener;
+
+extern const zkl_queue_listener zkl_queue_events;
 
 /* predict.c: the mutex's node that was the predecessor of our latest node. */
 typedef struct {

@@ -18,8 +18,7 @@ typedef union {
     struct sockaddr_in6 v6;
 } loopback;
 
-/* Closes a descriptor and keeps errno. */
-static void give_back(int fd)
+void zkl_dials_close(int fd)
 {
     int error = errno;
     if (fd >= 0) {
@@ -38,7 +37,7 @@ static int listen_at(loopback *address, socklen_t size)
         getsockname(fd, &address->any, &size) == 0) {
         return fd;
     }
-    give_back(fd);
+    zkl_dials_close(fd);
     return -1;
 }
 
@@ -59,12 +58,12 @@ int zkl_listener_open(char address[ZKL_LISTENER_SIZE])
 bool zkl_listener_replace(int listener, int fd, int socket)
 {
     bool replaced = dup3(socket, fd, O_CLOEXEC) == fd;
-    give_back(socket);
+    zkl_dials_close(socket);
     int error = errno;
     int begun = 0;
     for (int i = 0; i < BACKLOG && begun >= 0; i++) {
         begun = accept4(listener, NULL, NULL, SOCK_CLOEXEC); /* the connection that the C client had begun */
-        give_back(begun);
+        zkl_dials_close(begun);
     }
     if (!replaced) {
         shutdown(fd, SHUT_RDWR);
@@ -101,7 +100,7 @@ bool zkl_dial_begin(zkl_dial *dial, int dials, const zkl_address *address)
                  (connect(fd, to, address->size) == 0 || errno == EINPROGRESS) &&
                  epoll_ctl(dials, EPOLL_CTL_ADD, fd, &event) == 0;
     if (!begun) {
-        give_back(fd);
+        zkl_dials_close(fd);
     }
     dial->fd = begun ? fd : -1;
     return begun;
@@ -136,9 +135,4 @@ void zkl_dial_end(zkl_dial *dial)
         close(dial->fd);
         dial->fd = -1;
     }
-}
-
-void zkl_dials_close(int fd)
-{
-    give_back(fd);
 }

@@ -47,7 +47,7 @@ int zkl_dial_take(zkl_dial *dial, int dials);
  * have a copy. What is not established yet is never accepted by the server.
  */
 void zkl_dial_end(zkl_dial *dial);
-/* Closes what zkl_dials_open or zkl_listener_open has returned. */
+/* Closes what zkl_dials_open or zkl_listener_open has returned, if it is no -1. Keeps errno. */
 void zkl_dials_close(int fd);
 
 #endif

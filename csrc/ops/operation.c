@@ -295,11 +295,6 @@ static void fail_operation(zkl_operation *operation, zkl_code code, const char *
     answer_operation(operation, code, message, NULL, -1);
 }
 
-static void fail_for_memory(zkl_operation *operation, const char *when)
-{
-    fail_operation(operation, ZKL_FAILED, "not enough memory%s", when);
-}
-
 /* --- what the server answered -------------------------------------------------------------------------------------- */
 
 static bool copy_names(zkl_operation_result *result, const struct String_vector *names)
@@ -378,7 +373,8 @@ static void succeed(zkl_operation *operation, const zkl_reply *reply)
     if (result != NULL) {
         answer_operation(operation, ZKL_OK, "", result, -1);
     } else {
-        fail_for_memory(operation, is_read(operation->kind) ? " for the answer" : " for the answer: it was executed");
+        fail_operation(operation, ZKL_FAILED, "not enough memory for the answer%s",
+                       is_read(operation->kind) ? "" : ": it was executed");
     }
 }
 
@@ -594,7 +590,7 @@ static void send_operation(zkl_operation *operation)
 {
     zkl_operations *operations = operation->operations;
     if ((operation->kind == ZKL_OPERATION_MULTI && !init_multi(operation)) || !has_watch(operation)) {
-        fail_for_memory(operation, "");
+        fail_operation(operation, ZKL_FAILED, "not enough memory");
         return;
     }
     enter_operation(operation, ZKL_OPERATION_STATE_DECIDING);

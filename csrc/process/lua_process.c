@@ -62,6 +62,17 @@ static void push_functions(lua_State *L, const luaL_Reg *functions)
     }
 }
 
+/* Pushes an element of a list; or returns false, behind its last one. */
+static bool push_element(lua_State *L, int list, int index)
+{
+    lua_rawgeti(L, list, index);
+    bool there = !lua_isnil(L, -1);
+    if (!there) {
+        lua_pop(L, 1);
+    }
+    return there;
+}
+
 static int check_signal(lua_State *L, int index)
 {
     int number = zkl_signal_number(luaL_checkstring(L, index));
@@ -106,11 +117,7 @@ static int process_poll(lua_State *L)
     nfds_t count = 0;
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_Number seconds = luaL_checknumber(L, 2);
-    for (int index = 1;; index++) {
-        lua_rawgeti(L, 1, index);
-        if (lua_isnil(L, -1)) {
-            break;
-        }
+    for (int index = 1; push_element(L, 1, index); index++) {
         luaL_argcheck(L, count < MOST, 1, "too many descriptors");
         fds[count++] = (struct pollfd){.fd = (int)lua_tointeger(L, -1), .events = POLLIN};
         lua_pop(L, 1);
@@ -236,11 +243,7 @@ static int process_catch(lua_State *L)
     sigset_t set;
     sigemptyset(&set);
     luaL_checktype(L, 1, LUA_TTABLE);
-    for (int index = 1;; index++) {
-        lua_rawgeti(L, 1, index);
-        if (lua_isnil(L, -1)) {
-            break;
-        }
+    for (int index = 1; push_element(L, 1, index); index++) {
         sigaddset(&set, check_signal(L, -1));
         lua_pop(L, 1);
     }
@@ -441,16 +444,9 @@ static char **check_strings(lua_State *L, int index)
 {
     luaL_checktype(L, index, LUA_TTABLE);
     size_t count = 0;
-    for (;; count++) {
-        lua_rawgeti(L, index, (int)count + 1);
-        bool end = lua_isnil(L, -1);
-        if (!end) {
-            luaL_argcheck(L, lua_type(L, -1) == LUA_TSTRING, index, "must be a list of strings");
-        }
+    for (; push_element(L, index, (int)count + 1); count++) {
+        luaL_argcheck(L, lua_type(L, -1) == LUA_TSTRING, index, "must be a list of strings");
         lua_pop(L, 1);
-        if (end) {
-            break;
-        }
     }
     char **strings = lua_newuserdata(L, (count + 1) * sizeof *strings);
     for (size_t i = 0; i < count; i++) {

@@ -264,14 +264,16 @@ int64_t zkl_heartbeat_at(const zkl_heartbeat *heartbeat)
 
 /* --- rounds -------------------------------------------------------------------------------------------------------- */
 
-static void free_checks(struct zkl_checks *checks)
+/* Frees a heartbeat of which nothing is in flight, or still to be sent. */
+static void free_heartbeat(struct zkl_checks *checks)
 {
-    if (checks != NULL) {
-        zkl_free(checks->items);
-        zkl_free(checks->ops);
-        zkl_free(checks->results);
-        zkl_free(checks);
+    for (int32_t i = 0; i < checks->count; i++) {
+        checks->heartbeat->wire->items->release(checks->items[i].item);
     }
+    zkl_free(checks->items);
+    zkl_free(checks->ops);
+    zkl_free(checks->results);
+    zkl_free(checks);
 }
 
 static struct zkl_checks *new_checks(zkl_heartbeat *heartbeat, int32_t capacity)
@@ -285,7 +287,7 @@ static struct zkl_checks *new_checks(zkl_heartbeat *heartbeat, int32_t capacity)
     checks->ops = zkl_alloc((size_t)capacity * sizeof *checks->ops);
     checks->results = zkl_alloc((size_t)capacity * sizeof *checks->results);
     if (checks->items == NULL || checks->ops == NULL || checks->results == NULL) {
-        free_checks(checks);
+        free_heartbeat(checks);
         return NULL;
     }
     return checks;
@@ -311,15 +313,6 @@ static void add_check(struct zkl_checks *checks, zkl_item *item, const zkl_item_
     checks->heartbeat->wire->items->keep(item);
     checks->count++;
     checks->bytes += check_bytes(checks->heartbeat, facts->path);
-}
-
-/* Frees a heartbeat of which nothing is in flight, or still to be sent. */
-static void free_heartbeat(struct zkl_checks *checks)
-{
-    for (int32_t i = 0; i < checks->count; i++) {
-        checks->heartbeat->wire->items->release(checks->items[i].item);
-    }
-    free_checks(checks);
 }
 
 static void on_checked(void *owner, int rc, const zkl_reply *reply);

@@ -207,11 +207,6 @@ int64_t zkl_lease_connected(zkl_lease *lease, int64_t timeout, int64_t at, bool 
     return certain < lease->until ? certain : lease->until;
 }
 
-void zkl_lease_set_until(zkl_lease *lease, int64_t until)
-{
-    lease->until = until;
-}
-
 bool zkl_lease_date_answers(zkl_lease *lease, int64_t now)
 {
     zkl_chain *chain = &lease->chain;

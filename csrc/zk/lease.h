@@ -55,7 +55,7 @@ typedef struct {
     int32_t heard_count; /* how many pairs were ever written to `heard` */
 } zkl_chain;
 
-/* The lease of a session. lease.c writes it. */
+/* The lease of a session. lease.c writes it, and session.c `until`. */
 typedef struct {
     bool required;         /* Grants need a lease. */
     int64_t timeout;       /* The least session timeout that was negotiated in this session; 0 before there was one. */
@@ -103,8 +103,6 @@ int64_t zkl_lease_proven_until(const zkl_lease *lease);
  * session, by which a server may grant more on a later connection, but a new leader begins with the first one's. `fresh`: with a new session. Returns the instant at which the lease ends now at the latest.
  */
 int64_t zkl_lease_connected(zkl_lease *lease, int64_t timeout, int64_t at, bool fresh, int64_t now);
-/* The lease ends at another instant. */
-void zkl_lease_set_until(zkl_lease *lease, int64_t until);
 
 /*
  * Returns whether the leader may have taken the session out already, so that it is about to end: a new session would be certain

@@ -68,7 +68,7 @@ void zkl_session_lapse(zkl_session *session)
 static void change_lease(zkl_session *session, int64_t until)
 {
     zkl_session_lapse(session);
-    zkl_lease_set_until(&session->wire.lease, until);
+    session->wire.lease.until = until;
     session->lapse_told = false;
     session->wire.host.lease_changed(session->wire.host.context, ZKL_BROKEN(ZKL_BREAK_LEASE) ? ZKL_NEVER : until);
 }
@@ -116,7 +116,7 @@ static void end_lease(zkl_session *session)
     session->heartbeat.check_at = ZKL_NEVER;
     zkl_lease_await_no_more(lease);
     if (lease->required && lease->until != 0 && !ZKL_BROKEN(ZKL_BREAK_OWNER)) {
-        zkl_lease_set_until(lease, 0);
+        lease->until = 0;
         session->wire.host.lease_changed(session->wire.host.context, 0);
     }
 }

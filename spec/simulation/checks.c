@@ -710,23 +710,21 @@ static void check_hold(const client *of, const acquisition_record *record)
 static void check_waiting(const client *of)
 {
     const zkl_locks *locks = &of->engine->locks;
-    const struct zkl_entry_list *lists[] = {[ZKL_WAIT_RUNNABLE] = &locks->runnable,
-                                            [ZKL_WAIT_OVER_WATCH_BUDGET] = &locks->over_watch_budget,
-                                            [ZKL_WAIT_BACKING_OFF] = &locks->backing_off};
+    const struct zkl_entry_list *const lists[] = {&locks->runnable, &locks->over_watch_budget, &locks->backing_off};
     const zkl_entry *entry;
     int32_t said = 0, there = 0;
     TAILQ_FOREACH(entry, &locks->entries, all)
     {
-        said += entry->wait_list != ZKL_WAIT_NONE;
-        totals.over_watch_budget += entry->wait_list == ZKL_WAIT_OVER_WATCH_BUDGET;
+        said += entry->wait_list != NULL;
+        totals.over_watch_budget += entry->wait_list == &locks->over_watch_budget;
     }
-    for (zkl_wait_list list = ZKL_WAIT_RUNNABLE; list <= ZKL_WAIT_BACKING_OFF && !run.failed; list++) {
+    for (size_t list = 0; list < sizeof lists / sizeof *lists && !run.failed; list++) {
         TAILQ_FOREACH(entry, lists[list], in_wait_list)
         {
             there++;
-            if (entry->wait_list != list)
-                fail("lists", "an entry of client %d is in list %d, and says that it is in list %d", of->index,
-                     (int)list, (int)entry->wait_list);
+            if (entry->wait_list != lists[list])
+                fail("lists", "an entry of client %d is in list %d, and says that it is in another one", of->index,
+                     (int)list);
         }
     }
     if (said != there)

@@ -211,14 +211,14 @@ static void directory_made_without_room(bool trace)
     CHECK(queue->parents_flying == 2);
     acquisition_record *second = ask(of, 1, 0);
     const zkl_acquisition *waits = second->acquisition;
-    CHECK(waits->entry != first->acquisition->entry && waits->entry->wait_list == ZKL_WAIT_RUNNABLE &&
+    CHECK(waits->entry != first->acquisition->entry && waits->entry->wait_list == &waits->entry->locks->runnable &&
           !waits->entry->reserved);
     end_acquisition(first);
     end_acquisition(holder);
     CHECK(!zkl_entry_fits(waits->entry));
     while (queue->parents_flying > 0 && deliver_one()) {
     }
-    CHECK(!is(second, ZKL_ACQUISITION_GRANTED) && waits->entry->wait_list == ZKL_WAIT_OVER_WATCH_BUDGET);
+    CHECK(!is(second, ZKL_ACQUISITION_GRANTED) && waits->entry->wait_list == &waits->entry->locks->over_watch_budget);
     until(second, ZKL_ACQUISITION_GRANTED); /* the lingering node is deleted */
     end_acquisition(second);
     end_scene();

@@ -259,7 +259,7 @@ static void a_lease_is_valid_until_its_end(void **state)
     zkl_lease_init(&lease, true);
     assert_false(zkl_lease_valid(&lease, 0));
     assert_false(zkl_lease_lapsed(&lease, 0));
-    zkl_lease_set_until(&lease, 7);
+    lease.until = 7;
     assert_true(zkl_lease_valid(&lease, 6));
     assert_false(zkl_lease_valid(&lease, 7));
     assert_false(zkl_lease_lapsed(&lease, 6));
@@ -275,7 +275,7 @@ static void a_connection_can_only_shorten_a_lease(void **state)
     zkl_lease lease;
     zkl_lease_init(&lease, true);
     assert_int_equal(0, zkl_lease_connected(&lease, 100, 1000, true, 1000));
-    zkl_lease_set_until(&lease, 1050);
+    lease.until = 1050;
     assert_int_equal(1050, zkl_lease_connected(&lease, 100, 1010, false, 1010));
     assert_int_equal(1020 + 27, zkl_lease_connected(&lease, 30, 1020, false, 1020));
 }

@@ -69,10 +69,7 @@ function dev.run(arguments, context)
     end
     -- The server has a guardian of its own, because the command ends first. Both are made while this process has one thread.
     Supervisor.start_guard(context, "TERM")
-    local server, problem, signal = Server.start(context, arguments.port)
-    if not server then
-        return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)
-    end
+    local server = Server.start(context, arguments.port)
     if not arguments.command_line then
         context:say("ZooKeeper serves until this shell ends. In other terminals:\nexport ZKLOCK_SERVERS=%s", server.address)
     end

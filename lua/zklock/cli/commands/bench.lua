@@ -263,28 +263,24 @@ local function show(output, results)
     end
 end
 
---- Returns what is wrong with the arguments, or nil.
-local function wrong_arguments(arguments)
+--- Checks what argparse cannot.
+local function check_arguments(arguments, context)
     if arguments.seconds and arguments.seconds < 1 then
-        return "--seconds must be 1 or more"
+        context.stop("failed", "--seconds must be 1 or more")
     end
     local contenders, rate = arguments.contenders or CONTENDERS, arguments.rate or RATE
     if not arguments.yes and (contenders > MANY_CONTENDERS or rate > HIGH_RATE) then
-        return format("%d contenders and up to %g operations a second may be felt by other users of the servers; " ..
-            "nothing is done without --yes", contenders, rate)
+        context.stop("failed", format("%d contenders and up to %g operations a second may be felt by other users of the servers" ..
+            "; nothing is done without --yes", contenders, rate))
     end
-    return nil
 end
 
 function bench.run(arguments, context)
-    local wrong = wrong_arguments(arguments)
-    if wrong then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
+    check_arguments(arguments, context)
     local session = context:connect(arguments)
     local seconds = arguments.seconds or SECONDS
     local self = setmetatable({
-        session = session, context = context, settings = require("zklock.cli.settings").read(arguments), contenders = {},
+        session = session, context = context, settings = settings.read(arguments), contenders = {},
         path = arguments.path or PATH, part = seconds / #PARTS, rate = arguments.rate or RATE, due = 0, created = false
     }, Run)
     self.results = {

@@ -67,7 +67,7 @@ end
 --- Acquires, tells the shell, and holds. Returns the exit code, which the shell sees if the lock was not acquired.
 local function hold(arguments, context, caller)
     local session, got, members = acquire.open(arguments, context)
-    local keeper = setmetatable(Supervisor.of(session, got, arguments, context, {
+    local keeper = setmetatable(Supervisor.new(session, got, arguments, context, {
         terminal = -1,
         pid = caller.group == caller.id and caller.id or -caller.id, -- negative: only that process
         watched = caller.fd

@@ -144,7 +144,7 @@ local function supervise(session, lock, members, arguments, context, status, wor
         read_end, write_end = process.pipe()
         context.check(read_end, "no pipe for --lost-fd: " .. tostring(write_end))
     end
-    local supervisor = Supervisor.of(session, lock, arguments, context, { lost_fd = write_end })
+    local supervisor = Supervisor.new(session, lock, arguments, context, { lost_fd = write_end })
     local environment = acquire.environment(session, members, status.identity)
     for _, name in ipairs(context.service and service.VARIABLES or {}) do
         environment[#environment + 1] = name

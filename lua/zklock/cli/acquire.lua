@@ -82,18 +82,17 @@ function acquire.paths(arguments)
     return concat({ arguments.path, unpack(arguments.lock) }, ", ")
 end
 
---- Returns a message if a path cannot be locked, or the arguments do not fit together.
-function acquire.wrong_arguments(arguments)
+--- Ends the subcommand if a path cannot be locked, or the arguments do not fit together.
+function acquire.check(arguments, context)
     if arguments.permits and arguments.permits.count > 1 and arguments.lock[1] then
-        return "-p with a COUNT above 1 cannot be combined with --lock"
+        context.stop("failed", "-p with a COUNT above 1 cannot be combined with --lock")
     end
     for _, path in ipairs { arguments.path, unpack(arguments.lock) } do
         local wrong = checks.path_problem(path)
         if wrong then
-            return format("%s (got %s)", wrong, path)
+            context.stop("failed", format("%s (got %s)", wrong, path))
         end
     end
-    return nil
 end
 
 --- The variable with the nodes of all `zklock run` above a command, a line each: no path contains the end of a line.

@@ -129,53 +129,37 @@ local function wait_until_ready(self, context)
             end
         end
     }, context)
-    if not session then
-        error(message, 0)
-    end
+    context.check(session, message)
     session.client:close() -- not session:close(): a signal still interrupts
 end
 
---- Starts a server, and waits until it serves. To be called before this process has a second thread.
+--- Runs a server, and waits until it serves.
+local function run(self, context, java, classes)
+    self.guard = context.check(process.guard "TERM")
+    context.check(make_directory(self))
+    local words = { "/bin/sh", "-c", 'exec "$@" </dev/null >"$0" 2>&1', self.directory .. "/log", java }
+    for _, option in ipairs(JAVA_OPTIONS) do
+        words[#words + 1] = option
+    end
+    for _, word in ipairs { "-cp", classes, MAIN_CLASS, self.directory .. "/zoo.cfg" } do
+        words[#words + 1] = word
+    end
+    self.pid = context.check(process.spawn(words, {}, self.guard, {}))
+    wait_until_ready(self, context)
+end
+
+--- Starts a server, and waits until it serves; or ends the subcommand. To be called before this process has a second thread.
 ---@param context table
 ---@param port? number
----@return table?
----@return string? message
----@return string? # signal that came meanwhile
+---@return table
 function Server.start(context, port)
-    local java, classes = find_server()
-    if not java then
-        return nil, classes
-    end
-    local free, problem = free_port(port)
-    if not free then
-        return nil, problem
-    end
+    local java, classes = context.check(find_server())
+    local free = context.check(free_port(port))
     local self = setmetatable({ port = free, address = format("127.0.0.1:%d", free), directory = false, pid = false }, Server)
-    self.guard, problem = process.guard "TERM"
-    local made = self.guard
-    if made then
-        made, problem = make_directory(self)
-    end
-    if made then
-        local words = { "/bin/sh", "-c", 'exec "$@" </dev/null >"$0" 2>&1', self.directory .. "/log", java }
-        for _, option in ipairs(JAVA_OPTIONS) do
-            words[#words + 1] = option
-        end
-        for _, word in ipairs { "-cp", classes, MAIN_CLASS, self.directory .. "/zoo.cfg" } do
-            words[#words + 1] = word
-        end
-        self.pid, problem = process.spawn(words, {}, self.guard, {})
-    end
-    if not self.pid then
+    local ok, problem = pcall(run, self, context, java, classes)
+    if not ok then
         self:stop()
-        return nil, problem
-    end
-    local ready
-    ready, problem = pcall(wait_until_ready, self, context)
-    if not ready then
-        self:stop()
-        local signal = problem.signal
-        return nil, signal and "interrupted" or context.describe(problem), signal
+        error(problem, 0)
     end
     return self
 end

@@ -89,15 +89,21 @@ function Supervisor.define_on_lost(parser, who)
         format("What to do when the lock is lost: stop the %s (the default), or warn.", who))
 end
 
----@param settings table
---   `lock`, `client` and `signals` are objects. `guard` is one, or false. `term` is the signal to end the command with.
---   `grace` is the number of seconds until KILL. `on_lost` is "stop" or "warn". `max_hold` is a number of seconds, or nil.
---   is_revoked() returns whether another client has asked for the lock. beat(), or nil, is called in each turn, and returns in how
---   many seconds it is due again. reload() is called at HUP, or nil: without a terminal HUP then asks for no end. lost_fd is
---   a descriptor to close when the lock is lost, or nil.
---   say(format, ...) writes a message.
-function Supervisor.new(settings)
+--- Makes the supervisor of what a subcommand runs under a lock.
+---@param session table its `client`; `revoked`: whether another client has asked for the lock; reload(), which is called at HUP, or
+--   nil: without a terminal HUP then asks for no end
+---@param lock table
+---@param arguments table `signal`, with which the command is ended; `kill_after` seconds until KILL; `on_lost`, `on_revoke`,
+--   `max_hold`
+---@param context table its guardian, signals and service
+---@param more table what only this subcommand has, such as `lost_fd`, a descriptor to close when the lock is lost
+function Supervisor.new(session, lock, arguments, context, more)
     local self = setmetatable({
+        session = session, client = session.client, reload = session.reload, lock = lock,
+        context = context, signals = context.signals, guard = context.guard,
+        beat = context.service and context.service.beat, -- is called in each turn, and returns in how many seconds it is due again
+        term = arguments.signal, grace = arguments.kill_after, max_hold = arguments.max_hold,
+        on_lost = arguments.on_lost, on_revoke = arguments.on_revoke,
         state = RUNNING,
         reason = nil,         -- why the command is being stopped: see above
         lost = false,
@@ -106,30 +112,15 @@ function Supervisor.new(settings)
         ended = false,        -- how the first process ended: "exited" or "killed"
         detail = nil,         -- its exit code or its signal
         look_in = FIRST_LOOK,
-        terminal = settings.terminal or process.terminal() or -1,
+        terminal = more.terminal or process.terminal() or -1,
         watched = -1,         -- a descriptor by which something is about to be noticed
         in_foreground = false, -- the group was made the foreground group
         asked_to_end = false  -- a signal that asks for the end was passed on
     }, Supervisor)
-    for name, value in pairs(settings) do
+    for name, value in pairs(more) do
         self[name] = value
     end
     return self
-end
-
---- Makes the supervisor of what a subcommand runs under a lock. `settings`: those that only this subcommand has.
-function Supervisor.of(session, lock, arguments, context, settings)
-    settings.lock, settings.client, settings.reload, settings.guard = lock, session.client, session.reload, context.guard
-    settings.signals, settings.term, settings.grace = context.signals, arguments.signal, arguments.kill_after
-    settings.on_lost, settings.max_hold = arguments.on_lost, arguments.max_hold
-    settings.beat = context.service and context.service.beat
-    function settings.is_revoked()
-        return session.revoked and arguments.on_revoke == "stop"
-    end
-    function settings.say(...)
-        context:warn(...)
-    end
-    return Supervisor.new(settings)
 end
 
 --- Starts the guardian of the context, before the client has a thread. Arguments as of process.guard.
@@ -152,7 +143,7 @@ end
 
 --- The lock was lost, and --on-lost is warn.
 function Supervisor:warn()
-    self.say "the lock was lost; the command goes on"
+    self.context:warn "the lock was lost; the command goes on"
 end
 
 -- Signals to the group --------------------------------------------------------------------------------------------------
@@ -163,7 +154,7 @@ function Supervisor:send(signal)
     local sent, problem = process.signal_group(self.pid, signal)
     if not sent and not self.unreachable and self:has_members() then
         self.unreachable = true
-        self.say("cannot send %s to the command: %s", signal, problem)
+        self.context:warn("cannot send %s to the command: %s", signal, problem)
     end
 end
 
@@ -340,7 +331,7 @@ end
 --- One turn: looks at everything, and waits for the next thing to happen.
 local function turn(self)
     local wait_for = check_lock(self)
-    if self.state == RUNNING and self.is_revoked() then
+    if self.state == RUNNING and self.session.revoked and self.on_revoke == "stop" then
         stop(self, "revoked", self.grace)
     end
     wait_for = min(wait_for, check_command(self))

@@ -167,16 +167,13 @@ local function connect(self)
 end
 
 --- Creates the node for everything. A signal does not end the wait for the reply at once: only the reply tells whether the node is
--- ours, and has to be removed. Returns true; or nil, message, code. Sets self.interrupted to what the signal raises.
+-- ours, and has to be removed. Then self.interrupted is what the signal raises.
 local function prepare(self)
     local session, client = self.session, self.session.client
     local answered, created, message, code, deadline
-    local call, problem, why = client:create(self.path, DATA, { container = true, callback = function(...)
+    check(client:create(self.path, DATA, { container = true, callback = function(...)
         answered, created, message, code = true, ...
-    end })
-    if not call then
-        return nil, problem, why
-    end
+    end }))
     while not answered and (not deadline or process.now() < deadline) do
         process.poll({ session.signals, client:pollfd() }, deadline and max(0, deadline - process.now()) or huge)
         client:pump()
@@ -188,15 +185,19 @@ local function prepare(self)
     client:pump() -- this process may have been stopped until the time was up
     self.created = created ~= nil
     if not answered then
-        return nil, format("no server has said whether %s was created", self.path), "timeout"
+        message, code = format("no server has said whether %s was created", self.path), "timeout"
     elseif code == "node_exists" then
-        return nil, format("%s exists: another measurement is running, or it is not ours. Give another --path", self.path), code
+        message = format("%s exists: another measurement is running, or it is not ours. Give another --path", self.path)
     elseif code == "no_node" then
-        return nil, format("the parent of %s does not exist: create it, or give another --path", self.path), code
-    elseif not created then
-        return nil, message, code
+        message = format("the parent of %s does not exist: create it, or give another --path", self.path)
     end
-    return true
+    if not created and self.interrupted then
+        if code ~= "node_exists" and code ~= "no_node" then -- then the node may be there
+            self.context:warn("%s", message)
+        end
+        error(self.interrupted, 0)
+    end
+    check(created, message, code)
 end
 
 --- Removes a node and all below it. Returns true; or nil and a message.
@@ -263,45 +264,33 @@ local function show(output, results)
     end
 end
 
---- Returns what is wrong with the arguments, or nil.
-local function wrong_arguments(arguments)
+--- Checks what argparse cannot.
+local function check_arguments(arguments, context)
     if arguments.seconds and arguments.seconds < 1 then
-        return "--seconds must be 1 or more"
+        context.stop("failed", "--seconds must be 1 or more")
     end
     local contenders, rate = arguments.contenders or CONTENDERS, arguments.rate or RATE
     if not arguments.yes and (contenders > MANY_CONTENDERS or rate > HIGH_RATE) then
-        return format("%d contenders and up to %g operations a second may be felt by other users of the servers; " ..
-            "nothing is done without --yes", contenders, rate)
+        context.stop("failed", format("%d contenders and up to %g operations a second may be felt by other users of the servers" ..
+            "; nothing is done without --yes", contenders, rate))
     end
-    return nil
 end
 
 function bench.run(arguments, context)
-    local wrong = wrong_arguments(arguments)
-    if wrong then
-        return context:fail(codes.FAILED, "%s", wrong)
-    end
+    check_arguments(arguments, context)
     local session = context:connect(arguments)
     local seconds = arguments.seconds or SECONDS
     local self = setmetatable({
-        session = session, context = context, settings = require("zklock.cli.settings").read(arguments), contenders = {},
+        session = session, context = context, settings = settings.read(arguments), contenders = {},
         path = arguments.path or PATH, part = seconds / #PARTS, rate = arguments.rate or RATE, due = 0, created = false
     }, Run)
     self.results = {
         session_timeout = session.client:session_timeout(), contenders = arguments.contenders or CONTENDERS,
         rate = self.rate, seconds = seconds, path = self.path
     }
-    local prepared, problem, code = prepare(self)
-    if not prepared and self.interrupted then
-        if code ~= "node_exists" and code ~= "no_node" then -- then the node may be there
-            context:warn("%s", problem)
-        end
-        error(self.interrupted, 0)
-    end
-    check(prepared, problem, code)
+    prepare(self)
     local measured, failure = pcall(measure, self)
-    local cleaned
-    cleaned, problem = clean_up(self)
+    local cleaned, problem = clean_up(self)
     if not cleaned then
         context:warn("could not remove %s: %s", self.path, problem)
     end

@@ -38,19 +38,10 @@ end
 function no_client.pump()
 end
 
-local function never()
-    return false
-end
-
 --- Runs the command. Returns the exit code.
 local function supervise(server, words, context)
-    local supervisor = Supervisor.new {
-        lock = no_lock, client = no_client, signals = context.signals, guard = context.guard,
-        term = "TERM", grace = GRACE, on_lost = "warn", is_revoked = never,
-        say = function(...)
-            context:warn(...)
-        end
-    }
+    local arguments = { signal = "TERM", kill_after = GRACE, on_lost = "warn" }
+    local supervisor = Supervisor.new({ client = no_client }, no_lock, arguments, context, {})
     local environment = settings.without_tls()
     table.insert(environment, "ZKLOCK_SERVERS=" .. server.address)
     table.insert(environment, "ZOOKEEPER=" .. server.address)
@@ -69,10 +60,7 @@ function dev.run(arguments, context)
     end
     -- The server has a guardian of its own, because the command ends first. Both are made while this process has one thread.
     Supervisor.start_guard(context, "TERM")
-    local server, problem, signal = Server.start(context, arguments.port)
-    if not server then
-        return signal and codes.of_signal(signal) or context:fail(codes.FAILED, "%s", problem)
-    end
+    local server = Server.start(context, arguments.port)
     if not arguments.command_line then
         context:say("ZooKeeper serves until this shell ends. In other terminals:\nexport ZKLOCK_SERVERS=%s", server.address)
     end

@@ -76,10 +76,9 @@ local function wait(lock, session)
 end
 
 function hold.run(arguments, context)
-    -- Only files and devices such as /dev/null have a position.
-    local wrong = acquire.wrong_arguments(arguments) or (io.stdin:seek() or is_at_end()) and AT_END
-    if wrong then
-        return context:fail(codes.FAILED, "%s", wrong)
+    acquire.check(arguments, context)
+    if io.stdin:seek() or is_at_end() then -- only files and devices such as /dev/null have a position
+        context.stop("failed", AT_END)
     end
     context.input = input
     local session, lock, members = acquire.open(arguments, context)

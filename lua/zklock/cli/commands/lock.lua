@@ -67,7 +67,7 @@ end
 --- Acquires, tells the shell, and holds. Returns the exit code, which the shell sees if the lock was not acquired.
 local function hold(arguments, context, caller)
     local session, got, members = acquire.open(arguments, context)
-    local keeper = setmetatable(Supervisor.of(session, got, arguments, context, {
+    local keeper = setmetatable(Supervisor.new(session, got, arguments, context, {
         terminal = -1,
         pid = caller.group == caller.id and caller.id or -caller.id, -- negative: only that process
         watched = caller.fd
@@ -107,24 +107,21 @@ local function serve(arguments, context, caller)
     return hold(arguments, context, caller)
 end
 
---- Returns the shell; or nil and what is wrong.
-local function check(arguments)
-    local wrong = acquire.wrong_arguments(arguments)
-    if not wrong and process.is_terminal(STDOUT) then
-        wrong = 'the shell must run what this prints: eval "$(zklock lock PATH)"'
+--- Checks what argparse cannot. Returns the shell.
+local function check(arguments, context)
+    acquire.check(arguments, context)
+    if process.is_terminal(STDOUT) then
+        context.stop("failed", 'the shell must run what this prints: eval "$(zklock lock PATH)"')
     end
-    if wrong then
-        return nil, wrong
+    local caller = context.check(shell.find())
+    if caller.id == 1 and arguments.on_lost == "stop" then
+        context.stop("failed", "the shell is process 1, which no signal of a loss ends: use zklock run, or --on-lost warn")
     end
-    local caller, problem = shell.find()
-    if caller and caller.id == 1 and arguments.on_lost == "stop" then
-        return nil, "the shell is process 1, which no signal of a loss ends: use zklock run, or --on-lost warn"
-    end
-    return caller, problem
+    return caller
 end
 
 function lock.run(arguments, context)
-    local caller = context.check(check(arguments))
+    local caller = check(arguments, context)
     local code, text, child = background.fork(context)
     if not code then
         return serve(arguments, context, caller)

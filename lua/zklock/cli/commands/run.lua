@@ -52,23 +52,16 @@ local function command_of(arguments)
     return words
 end
 
---- Checks what argparse cannot.
----@return table? # the command
----@return string? wrong
-local function check(arguments)
-    local words, wrong = command_of(arguments)
-    wrong = wrong or acquire.wrong_arguments(arguments)
+--- Checks what argparse cannot. Returns the command.
+local function check(arguments, context)
+    local words, status_fd = context.check(command_of(arguments)), arguments.status_fd
+    acquire.check(arguments, context)
     if arguments.lost_fd and arguments.lost_fd < 3 then
-        wrong = wrong or "--lost-fd must be 3 or more"
+        context.stop("failed", "--lost-fd must be 3 or more")
     elseif arguments.detach and not arguments.at_least then
-        wrong = wrong or "--detach needs --at-least"
-    end
-    local status_fd = arguments.status_fd
-    if status_fd and status_fd > 2 and not process.keep(status_fd) then
-        wrong = wrong or format("--status-fd %d: this descriptor is not open", status_fd)
-    end
-    if wrong then
-        return nil, wrong
+        context.stop("failed", "--detach needs --at-least")
+    elseif status_fd and status_fd > 2 and not process.keep(status_fd) then
+        context.stop("failed", format("--status-fd %d: this descriptor is not open", status_fd))
     end
     return words
 end
@@ -151,7 +144,7 @@ local function supervise(session, lock, members, arguments, context, status, wor
         read_end, write_end = process.pipe()
         context.check(read_end, "no pipe for --lost-fd: " .. tostring(write_end))
     end
-    local supervisor = Supervisor.of(session, lock, arguments, context, { lost_fd = write_end })
+    local supervisor = Supervisor.new(session, lock, arguments, context, { lost_fd = write_end })
     local environment = acquire.environment(session, members, status.identity)
     for _, name in ipairs(context.service and service.VARIABLES or {}) do
         environment[#environment + 1] = name
@@ -245,7 +238,7 @@ end
 --   command. `after(session, hold)` is called when the command has ended, before the lock is released. `finish(supervisor, context,
 --   status)` is called when it has ended by itself; it may change the status
 function run.run_job(arguments, context, job)
-    local words = context.check(check(arguments))
+    local words = check(arguments, context)
     local code = arguments.detach and require("zklock.cli.background").fork(context)
     if code then
         return code

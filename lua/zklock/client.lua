@@ -771,7 +771,7 @@ end
 ---@param settings? zklock.GroupOptions
 ---@return zklock.Group? group
 ---@return string? message
----@return zklock.Code? code of `on_change`: "closed", "forked", "phase", "unsupported"
+---@return zklock.Code? code of `on_change`: "closed", "forked", "phase", "unsupported", "failed"
 function Client:group(path, settings)
     check_self(self, "group")
     local Group = require "zklock.group"

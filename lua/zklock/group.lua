@@ -4,13 +4,14 @@
 -- is a member as long as its session lives, and no longer, and `is_member` is the word of the lease. If that ends, the member joins
 -- again in the background. What fails there is reported, and tried again after a pause.
 
+local caller = require "zklock.lock.caller"
 local inspect = require "zklock.inspect"
 local new_check = require "zklock.check_self"
 local options = require "zklock.options"
 local Pause = require "zklock.pause"
 local text_of = require("zklock.report").text_of
 
-local ipairs, pcall, setmetatable = ipairs, pcall, setmetatable
+local error, ipairs, pcall, setmetatable = error, ipairs, pcall, setmetatable
 local format = string.format
 
 ---@class zklock.Group
@@ -184,9 +185,12 @@ function Group.new(client, path, settings)
         _closed = false  -- no change is followed any more
     }, Group)
     if self._on_change then
-        local begun
-        begun, message, code = follow(self, false)
-        if not begun then
+        local ok, begun
+        ok, begun, message, code = pcall(follow, self, false)
+        if not ok then
+            self:close()
+            error(begun, 0)
+        elseif not begun then
             return nil, message, code
         end
     end
@@ -226,11 +230,11 @@ end
 function Group:leave()
     check_self(self, "leave")
     self._departures = self._departures + 1
-    local hold = give_up(self)
-    if hold then
-        hold:begin_release()
+    local was_member = give_up(self) ~= nil
+    if self._lock then
+        caller.release_all(self._lock)
     end
-    return hold ~= nil
+    return was_member
 end
 
 --- Whether this object is a member at this instant, by the lease: while it is true, all others see it. Sends nothing.

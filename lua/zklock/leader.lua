@@ -18,6 +18,7 @@
 -- program's functions never run twice at once. The candidate queues behind all others again: the mutex has `handoff = 0`. After an
 -- error of on_elected, or a campaign that has failed, it pauses first.
 
+local caller = require "zklock.lock.caller"
 local core = require "zklock.core"
 local Hold = require "zklock.lock.hold"
 local Lock = require "zklock.lock"
@@ -28,7 +29,7 @@ local Pause = require "zklock.pause"
 local queue = require "zklock.inspect.queue"
 local text_of = require("zklock.report").text_of
 
-local ipairs, next, pairs, pcall, setmetatable = ipairs, next, pairs, pcall, setmetatable
+local error, ipairs, next, pairs, pcall, setmetatable = error, ipairs, next, pairs, pcall, setmetatable
 local format = string.format
 local now = core.now
 local held_acquisition = Hold.held_acquisition
@@ -266,12 +267,16 @@ function Leader.new(client, path, settings, lock_settings)
         end
     end
     self._lock = Lock.new(Lock, client, Lock.MUTEX, path, lock_settings)
-    local begun, message, code = enqueue(self)
-    if not begun then
-        return nil, message, code
-    end
     client:desk().leaders[self] = true -- it campaigns until it is closed, also if the program has dropped it
-    return self
+    local ok, begun, message, code = pcall(enqueue, self)
+    if ok and begun then
+        return self
+    end
+    self:close()
+    if not ok then
+        error(begun, 0)
+    end
+    return nil, message, code
 end
 
 -- The methods ----------------------------------------------------------------------------------------------------------
@@ -358,6 +363,7 @@ function Leader:close()
     self._pause:cancel()
     step_down(self, "closed")
     if not self._ending then
+        caller.release_all(self._lock)
         self._client:desk().leaders[self] = nil
     end
 end

@@ -265,6 +265,14 @@ describe("a fork of a process that holds a lock", function()
         }, "\n"), result.output)
         assert.same({}, fixture.children(path))
     end)
+
+    local in_luv = compat.it_with({ it = test, pending = pending }, pcall(require, "luv"), "lua-luv")
+
+    in_luv("in a loop of luv, whose handles the child closes, the parent is told that it has a lock", function()
+        local result = fixture.program("luv_forker", fixture.servers(), fixture.path()):finish()
+        assert.same({ 0, "", "child ended\texited\nparent got\ttrue\nparent held\ttrue\n" },
+            { result.status, result.errors, result.output })
+    end)
 end)
 
 describe("a process that cannot connect", function()

@@ -139,15 +139,41 @@ static const char preparation[] =
     "    client:exists('/lua-memory')\n"
     "    assert(client:stats().grants > 0)\n"
     "end\n"
+    "local core = require 'zklock.core'\n"
+    "local poll, now = core.poll, core.now\n"
+    "function pump_until(condition, seconds)\n"
+    "    local deadline = now() + seconds\n"
+    "    while not condition() and now() < deadline do\n"
+    "        poll(client:pollfd(), 0.05)\n"
+    "        client:pump()\n"
+    "    end\n"
+    "end\n"
+    "function background()\n"
+    "    local called\n"
+    "    lock = client:mutex('/lua-memory/lock')\n"
+    "    assert(lock:acquire { callback = function() called = true end })\n"
+    "    leader = assert(client:leader('/lua-memory/leader'))\n"
+    "    group = assert(client:group('/lua-memory/group', { on_change = function(one) one.called = true end }))\n"
+    "    assert(group:join('x', 90))\n"
+    "    pump_until(function() return called and leader:is_leader() and group.called end, 0.5)\n"
+    "end\n"
     "function life()\n"
     "    local mine = assert(zklock.connect(servers, options))\n"
     "    local lock <close> = assert(mine:mutex('/lua-memory/lock'):acquire(90))\n"
     "    assert(mine:close(90))\n"
     "end\n"
     "function afterwards()\n"
+    "    if leader then leader:close() end\n"
+    "    if group then group:close() end\n"
+    "    lock, leader, group = nil, nil, nil\n"
+    "    pump_until(function()\n"
+    "        collectgarbage()\n"
+    "        return not client:needs_pump()\n"
+    "    end, 90)\n"
+    "    assert(not client:needs_pump())\n"
     "    collectgarbage() collectgarbage()\n"
-    "    for _, path in ipairs { '/lua-memory/lock', '/lua-memory/rw', '/lua-memory/second' } do\n"
-    "        local lock = other:mutex(path)\n"
+    "    for _, path in ipairs { 'lock', 'rw', 'second', 'leader', 'group' } do\n"
+    "        local lock = other:mutex('/lua-memory/' .. path)\n"
     "        assert(lock:acquire(90))\n"
     "        assert(lock:release())\n"
     "    end\n"
@@ -163,6 +189,7 @@ static void sweep(const char *function, int64_t usually)
     run(L, "cycle() afterwards()");
     assert_int_equal(call_short_of_memory(L, function, INT64_MAX / 2, 0), LUA_OK);
     int64_t all = heap.count;
+    run(L, "afterwards()");
     int64_t points = points_to_try(usually) < all ? points_to_try(usually) : all;
     int errors = 0;
     for (int64_t i = 0; i < points; i++) {
@@ -183,6 +210,12 @@ static void locks_pass_on_whatever_fails(void **state)
 {
     (void)state;
     sweep("cycle", 60);
+}
+
+static void the_background_keeps_nothing_whatever_fails(void **state)
+{
+    (void)state;
+    sweep("background", 60);
 }
 
 static void clients_come_and_go_whatever_fails(void **state)
@@ -211,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(locks_pass_on_whatever_fails),
+        cmocka_unit_test(the_background_keeps_nothing_whatever_fails),
         cmocka_unit_test(clients_come_and_go_whatever_fails),
         cmocka_unit_test(loads_or_says_why),
     };

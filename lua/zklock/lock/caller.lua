@@ -216,6 +216,13 @@ function caller.each(lock)
     return pairs(found)
 end
 
+--- Releases all holds of a lock, also one of which its owner does not know because an error has come first. Does not wait.
+function caller.release_all(lock)
+    for hold in caller.each(lock) do
+        hold:begin_release()
+    end
+end
+
 --- Whether the caller's owner holds this path already, by any lock object of the client.
 function caller.holds(client, path, me)
     for hold in pairs(me and me.owner and held_by_owner[me.owner] or {}) do

@@ -216,7 +216,7 @@ describe("the documentation", function()
             end
             append(problems, documentation.differences("zklock.Stat", documentation.names(entries.Stat.fields), "C", stat))
             local stats, text = {}, client:match "\nstatic int client_stats.-\n}"
-            for _, setter in ipairs { "set_count", "set_seconds_left" } do
+            for _, setter in ipairs { "set_integer", "set_seconds_left" } do
                 for name in pairs(documentation.c_fields(text, setter)) do
                     stats[name] = true
                 end

@@ -8,26 +8,19 @@
 
 /* --- references ---------------------------------------------------------------------------------------------------- */
 
-zkl_handle *zkl_handle_new(zkl_desk *desk, const zkl_handle_kind *kind)
+zkl_handle *zkl_handle_new(zkl_desk *desk, const zkl_handle_kind *kind, bool is_question)
 {
     zkl_handle *handle = zkl_alloc(sizeof *handle);
-    if (handle != NULL) {
-        atomic_store_explicit(&handle->references, 1, memory_order_relaxed);
-        atomic_fetch_add(&desk->life.references, 1);
-        handle->desk = desk;
-        handle->kind = kind;
-    }
-    return handle;
-}
-
-zkl_handle *zkl_handle_new_question(zkl_desk *desk, const zkl_handle_kind *kind)
-{
-    zkl_question *question = zkl_alloc(sizeof *question);
-    zkl_handle *handle = question != NULL ? zkl_handle_new(desk, kind) : NULL;
-    if (handle == NULL) {
+    zkl_question *question = is_question ? zkl_alloc(sizeof *question) : NULL;
+    if (handle == NULL || (is_question && question == NULL)) {
         zkl_free(question);
+        zkl_free(handle);
         return NULL;
     }
+    atomic_store_explicit(&handle->references, 1, memory_order_relaxed);
+    atomic_fetch_add(&desk->life.references, 1);
+    handle->desk = desk;
+    handle->kind = kind;
     handle->question = question;
     return handle;
 }

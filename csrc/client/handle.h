@@ -104,10 +104,8 @@ struct zkl_handle {
     LIST_ENTRY(zkl_handle) in_group;
 };
 
-/* Returns a new handle with one reference, NULL if there is no memory. */
-zkl_handle *zkl_handle_new(zkl_desk *desk, const zkl_handle_kind *kind);
-/* The same for anything but an acquisition. */
-zkl_handle *zkl_handle_new_question(zkl_desk *desk, const zkl_handle_kind *kind);
+/* Returns a new handle with one reference, NULL if there is no memory. `is_question`: of anything but an acquisition. */
+zkl_handle *zkl_handle_new(zkl_desk *desk, const zkl_handle_kind *kind, bool is_question);
 /* Drops one reference. Frees the handle with the last one. Any thread, desk.mutex not held. */
 void zkl_handle_drop(zkl_handle *handle);
 

@@ -272,7 +272,7 @@ static const zkl_handle_kind acquisition_kind = {
 zkl_handle *zkl_client_acquire(zkl_client *client, const zkl_acquisition_request *request, zkl_handle *writer,
                                int64_t block_for)
 {
-    zkl_handle *handle = zkl_handle_new(&client->desk, &acquisition_kind);
+    zkl_handle *handle = zkl_handle_new(&client->desk, &acquisition_kind, false);
     if (handle == NULL) {
         return NULL;
     }
@@ -421,7 +421,7 @@ static const zkl_handle_kind operation_kind = {
 
 zkl_handle *zkl_client_operate(zkl_client *client, const zkl_operation_request *request)
 {
-    zkl_handle *handle = zkl_handle_new_question(&client->desk, &operation_kind);
+    zkl_handle *handle = zkl_handle_new(&client->desk, &operation_kind, true);
     if (handle == NULL) {
         return NULL;
     }
@@ -464,7 +464,7 @@ zkl_node_event zkl_handle_event(zkl_handle *handle, zkl_code *code)
 
 static zkl_handle *begin_question(zkl_client *client, const zkl_handle_kind *kind)
 {
-    zkl_handle *handle = zkl_handle_new_question(&client->desk, kind);
+    zkl_handle *handle = zkl_handle_new(&client->desk, kind, true);
     return handle != NULL ? submit_handle(handle, 0) : NULL;
 }
 

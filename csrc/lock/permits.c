@@ -29,7 +29,6 @@
  * An acquisition with another limit than the semaphore's is refused, unless the semaphore was resized: permits_limit.c.
  */
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "hold.h"

@@ -1,7 +1,6 @@
 /* The part of zklock.core for handles: what all types of handles have in common, acquisitions, and questions. */
 #include "binding.h"
 
-#include <stdio.h>
 #include <string.h>
 
 int fill_handle_box(lua_State *L, zkl_handle **box, zkl_handle *handle)

@@ -28,6 +28,7 @@ local options = require "zklock.options"
 local Pause = require "zklock.pause"
 local queue = require "zklock.inspect.queue"
 local text_of = require("zklock.report").text_of
+local wait = require "zklock.wait"
 
 local error, ipairs, next, pairs, pcall, setmetatable = error, ipairs, next, pairs, pcall, setmetatable
 local format = string.format
@@ -76,6 +77,16 @@ local function break_off(part)
     part.leader._client:run_callback(part.name, part.after, part, false)
 end
 
+--- The metatable of parts: from Lua 5.4 on, coroutine.close breaks off the function that its coroutine runs.
+local Part = {}
+
+function Part:__close()
+    if self.runs then
+        self.runs = false
+        break_off(self)
+    end
+end
+
 --- Runs a function of the program, if there is one, and then `part.after(part, ok)`. An error in it is reported. If the loop breaks
 -- it off, that is reported, too, and `after` runs in a coroutine of its own.
 ---@param part table { leader =, name = of the function, after =, … what `after` needs }
@@ -85,8 +96,12 @@ local function run(part, fn, argument)
     end
     local guard = part.leader._client:desk().adapter.guard
     local settle = guard and guard(break_off, part)
-    part.begun = now()
-    local ok, problem = pcall(fn, argument)
+    local ok, problem
+    for _ in wait.once, nil, nil, setmetatable(part, Part) do
+        part.runs, part.begun = true, now()
+        ok, problem = pcall(fn, argument)
+        part.runs = false
+    end
     if settle then
         settle()
     end

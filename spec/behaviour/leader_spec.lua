@@ -318,6 +318,29 @@ describe("leadership", function()
         assert.same({ "elected", "elected", "closed" }, calls)
     end)
 
+    local if_closes = coroutine.close and it or pending
+
+    if_closes("ends its term when the coroutine of on_elected is closed", function()
+        local thread, calls = nil, {}
+        local client = fixture.client { wait = setmetatable({ spawn = function(fn)
+            thread = coroutine.create(fn)
+            assert(coroutine.resume(thread))
+        end }, { __index = require "zklock.adapters.blocking" }), log = function() end }
+        local leader = assert(client:leader(fixture.path(), {
+            on_elected = function()
+                calls[#calls + 1] = "elected"
+                coroutine.yield()
+            end,
+            on_lost = function(reason) calls[#calls + 1] = reason end
+        }))
+        callbacks.run(client, function() return calls[1] end)
+        assert(coroutine.close(thread))
+        assert.is_false(leader:is_leader())
+        assert.same({ "elected", "failed" }, calls)
+        callbacks.run(client, function() return calls[3] end)
+        assert.is_true(leader:is_leader())
+    end)
+
     it("pauses no longer after close, so that the pause keeps no loop alive", function()
         local has_calls, ends
         local client = fixture.client { wait = setmetatable({ calls = function(_, has)

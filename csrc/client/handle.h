@@ -63,12 +63,10 @@ struct zkl_handle {
     const zkl_handle_kind *kind;
     zkl_question *question; /* NULL: an acquisition */
 
-    /* Constant: an acquisition's arguments of zkl_engine_acquire, with a reference to the spec, but for `writer` */
+    /* Constant: of an acquisition, with a reference to the spec */
     zkl_acquisition_request request;
 
     /* Any thread */
-    _Atomic bool lapsed;  /* its grant has been found over; the owner cannot extend it */
-    _Atomic bool settled; /* written under desk.mutex */
     _Atomic int32_t references;
     _Atomic int32_t phase; /* a zkl_acquisition_phase; written under desk.mutex */
     /* Both are written before the phase becomes GRANTED. Then the owner may change hold_until, under desk.mutex. */
@@ -98,6 +96,10 @@ struct zkl_handle {
     uint8_t todo; /* a set of TODO_*; 0: it is not in the list */
     bool has_notification; /* it is in the list of notifications */
     bool sharing;          /* it waits for another acquisition of this client, and will share its node */
+
+    /* Any thread */
+    _Atomic bool lapsed;  /* its grant has been found over; the owner cannot extend it */
+    _Atomic bool settled; /* written under desk.mutex */
 
     /* The owner's thread */
     bool grouped; /* it is in a group */

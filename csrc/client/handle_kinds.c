@@ -202,9 +202,8 @@ int64_t zkl_handle_hold_over(void *context, const zkl_acquisition *acquisition, 
 static void start_acquisition(zkl_handle *handle, int64_t now)
 {
     zkl_client *client = zkl_client_of(handle->desk);
-    zkl_acquisition_request request = handle->request;
-    request.writer = handle->writer != NULL ? handle->writer->acquisition : NULL;
-    handle->acquisition = zkl_engine_acquire(client->engine, &request, handle, now);
+    const zkl_acquisition *writer = handle->writer != NULL ? handle->writer->acquisition : NULL;
+    handle->acquisition = zkl_engine_acquire(client->engine, &handle->request, writer, handle, now);
     if (handle->acquisition == NULL) {
         pthread_mutex_lock(&client->desk.mutex);
         zkl_handle_refuse(handle, ZKL_FAILED, "not enough memory to queue for a lock");

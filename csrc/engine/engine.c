@@ -39,9 +39,10 @@ void zkl_engine_free(zkl_engine *engine)
     zkl_free(engine);
 }
 
-zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request, void *user, int64_t now)
+zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request,
+                                    const zkl_acquisition *writer, void *user, int64_t now)
 {
-    return zkl_locks_acquire(&engine->locks, request, user, now);
+    return zkl_locks_acquire(&engine->locks, request, writer, user, now);
 }
 
 void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_operation_host *host, void *user,

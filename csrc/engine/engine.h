@@ -74,10 +74,12 @@ bool zkl_engine_may_read_on(const zkl_engine *engine);
 
 /*
  * Starts an acquisition. Returns an object that stays valid until zkl_acquisition_forget, or NULL when memory is short.
- * `user` is for the driver: zkl_acquisition_user returns it.
+ * `writer`, for MODE_READ: a MODE_WRITE acquisition of the same client and path, or NULL. If it is granted, the reader's entry takes
+ * the writer's place in the queue, so that no other writer comes between the two (a downgrade). `user` is for the driver:
+ * zkl_acquisition_user returns it.
  */
-zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request, void *user,
-                                    int64_t now);
+zkl_acquisition *zkl_engine_acquire(zkl_engine *engine, const zkl_acquisition_request *request,
+                                    const zkl_acquisition *writer, void *user, int64_t now);
 
 /* Sends the operation, now or when requests may go out. `host` is not copied. */
 void zkl_engine_operate(zkl_engine *engine, zkl_operation *operation, const zkl_operation_host *host, void *user,

@@ -20,9 +20,8 @@ static bool stands_in_the_way(const zkl_acquisition *acquisition)
 }
 
 /* Returns the entry of the granted writer whose place a new reader may take; NULL if there is none. */
-static zkl_entry *writer_of(const zkl_acquisition *acquisition, const zkl_acquisition_request *request)
+static zkl_entry *entry_of_writer(const zkl_acquisition *acquisition, const zkl_acquisition *writer)
 {
-    const zkl_acquisition *writer = request->writer;
     bool usable = writer != NULL && zkl_acquisition_kind(writer)->weaker == zkl_acquisition_kind(acquisition) &&
                   writer->queue == acquisition->queue && writer->phase == ZKL_ACQUISITION_GRANTED &&
                   !ZKL_BROKEN(ZKL_BREAK_DOWNGRADE);
@@ -55,7 +54,8 @@ static bool refuse_acquisition(zkl_acquisition *acquisition, bool has_place)
     return true;
 }
 
-zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_request *request, void *user, int64_t now)
+zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_request *request,
+                                   const zkl_acquisition *writer, void *user, int64_t now)
 {
     locks->wire->now = now;
     zkl_acquisition *acquisition = zkl_alloc(sizeof *acquisition);
@@ -80,12 +80,12 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
         return NULL;
     }
     locks->wire->stats.acquisitions++;
-    zkl_entry *writer = writer_of(acquisition, request);
-    zkl_entry *shared = writer == NULL ? zkl_share_find(acquisition) : NULL;
+    zkl_entry *above = entry_of_writer(acquisition, writer);
+    zkl_entry *shared = above == NULL ? zkl_share_find(acquisition) : NULL;
     if (shared == NULL) {
         zkl_share_make_way(acquisition);
     }
-    if (refuse_acquisition(acquisition, writer != NULL || shared != NULL)) {
+    if (refuse_acquisition(acquisition, above != NULL || shared != NULL)) {
         return acquisition;
     }
     if (shared != NULL) {
@@ -97,8 +97,8 @@ zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_reque
         zkl_acquisition_free(acquisition);
         return NULL;
     }
-    acquisition->entry->writer = writer;
-    zkl_entry_set_downgrade(acquisition->entry, writer != NULL ? ZKL_DOWNGRADE_TO_BE_MADE : ZKL_DOWNGRADE_NO);
+    acquisition->entry->writer = above;
+    zkl_entry_set_downgrade(acquisition->entry, above != NULL ? ZKL_DOWNGRADE_TO_BE_MADE : ZKL_DOWNGRADE_NO);
     zkl_entry_step(acquisition->entry);
     return acquisition;
 }

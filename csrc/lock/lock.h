@@ -106,11 +106,6 @@ const zkl_lock *zkl_lock_spec_settings(const zkl_lock_spec *spec);
 /* The parameters of one acquisition. */
 typedef struct {
     zkl_lock_spec *spec;
-    /*
-     * MODE_READ: a MODE_WRITE acquisition of the same client and path, or NULL. If it is granted, the reader's entry
-     * takes the writer's place in the queue, so that no other writer comes between the two (a downgrade).
-     */
-    zkl_acquisition *writer;
     int32_t count;   /* MODE_PERMITS: so many are wanted, 1 to `permits`, ZKL_MAX_COUNT at most. */
     bool try_only;   /* Refuse with ZKL_TIMEOUT instead of waiting. Nothing is written if another contender is ahead. */
     bool optimistic; /* With try_only: join first and look afterwards. A refused try deletes its node. */
@@ -204,7 +199,8 @@ extern const zkl_item_ops zkl_entry_items;
  * Starts an acquisition. Returns an object that stays valid until zkl_acquisition_forget, or NULL when memory is short.
  * `user` is for the caller: zkl_acquisition_user returns it.
  */
-zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_request *request, void *user, int64_t now);
+zkl_acquisition *zkl_locks_acquire(zkl_locks *locks, const zkl_acquisition_request *request,
+                                   const zkl_acquisition *writer, void *user, int64_t now);
 
 /* --- what is due ---------------------------------------------------------------------------------------------------- */
 

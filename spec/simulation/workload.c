@@ -106,7 +106,6 @@ void submit_acquisition(acquisition_record *record)
                            .linger = record->linger};
     zkl_acquisition_request request = {.spec = zkl_lock_spec_new(&lock),
                                        .count = record->count,
-                                       .writer = record->writer != NULL ? record->writer->acquisition : NULL,
                                        .optimistic = record->optimistic,
                                        .try_only = record->try_only};
     static const char *const names[] = {"mutex", "read", "write", "permits", "latch", "count-down"};
@@ -121,8 +120,9 @@ void submit_acquisition(acquisition_record *record)
     check_asked(record);
     begin_call(of);
     int64_t before = zkl_engine_stats(of->engine)->requests;
+    const zkl_acquisition *writer = record->writer != NULL ? record->writer->acquisition : NULL;
     zkl_acquisition *acquisition =
-        request.spec != NULL ? zkl_engine_acquire(of->engine, &request, record, read_clock(of)) : NULL;
+        request.spec != NULL ? zkl_engine_acquire(of->engine, &request, writer, record, read_clock(of)) : NULL;
     zkl_lock_spec_drop(request.spec);
     if (acquisition == NULL) {
         refused_for_memory(record);

@@ -314,13 +314,13 @@ static void want_lock(input *in)
                            .revocable = (flags & 16) != 0,
                            .max_hold = (flags & 32) != 0 ? ZKL_SECOND : 0};
     zkl_acquisition_request request = {.spec = zkl_lock_spec_new(&lock),
-                                       .writer = writer != NULL ? writer->acquisition : NULL,
                                        .count = 1 + flags % permits,
                                        .try_only = (flags & 4) != 0,
                                        .optimistic = (flags & 8) != 0};
     hold(request.spec != NULL, "there is memory", lock.path);
     *who = (holder){.mode = mode, .permits = permits};
-    zkl_acquisition *acquisition = zkl_engine_acquire(engine, &request, who, now);
+    zkl_acquisition *acquisition =
+        zkl_engine_acquire(engine, &request, writer != NULL ? writer->acquisition : NULL, who, now);
     hold(acquisition != NULL, "there is memory", lock.path);
     zkl_lock_spec_drop(request.spec);
     who->acquisition = acquisition;

@@ -15,6 +15,9 @@ local blocking = require "zklock.adapters.blocking"
 local ipairs, require, type = ipairs, require, type
 local loaded = package.loaded
 
+--- The limit of the adapter for plain programs.
+local PATIENCE = blocking.may_block_for()
+
 local auto = { name = "auto" }
 
 --- The adapters that have been used, by name.
@@ -67,8 +70,11 @@ end
 
 --- See zklock.adapters for the contract of an adapter's functions. This one is called in every acquire and release.
 function auto.may_block_for()
-    local here = auto.here()
-    return here and here.may_block_for and here.may_block_for()
+    if loaded.cqueues or loaded.luv or loaded.copas then
+        local here = auto.here()
+        return here and here.may_block_for and here.may_block_for()
+    end
+    return PATIENCE
 end
 
 function auto.wait(client, waiter, seconds)

@@ -59,7 +59,7 @@ const broken_rule broken_rules[] = {
     {ZKL_BREAK_OPENED, 0, "opened", false, 82},
     {ZKL_BREAK_UNCHECKED, 0, "unchecked", false, 3400},
     {ZKL_BREAK_GUARD, UINT32_C(1) << FAULT_ADMIN_DELETE, "guard", false, 720},
-    {ZKL_BREAK_GUARDS, UINT32_C(1) << FAULT_ADMIN_DELETE | UINT32_C(1) << FAULT_RESET, "guards", false, 100560},
+    {ZKL_BREAK_GUARDS, UINT32_C(1) << FAULT_ADMIN_DELETE | UINT32_C(1) << FAULT_RESET, "guards", false, 506800},
     {ZKL_BREAK_NEWEST, 0, "newest", false, 0},
     {ZKL_BREAK_PASS, 0, "pass", false, 1},
     {ZKL_BREAK_RESIZED, 0, "resized", false, 1},

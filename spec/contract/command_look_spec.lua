@@ -250,6 +250,18 @@ describe("zklock resize", function()
         assert.truthy(output_of("ls", path):find("3 of 4", 1, true))
     end)
 
+    it("says whether no semaphore was there, and makes none of another lock", function()
+        local path = fixture.path()
+        local _, errors = output_of("resize", path, "3")
+        assert.truthy(errors:find("No semaphore was there", 1, true), errors)
+        local mutex = fixture.client():mutex(path .. "/mutex")
+        assert(mutex:acquire(20))
+        local answer = commands.run { "resize", mutex:path(), "3" }
+        assert.equal(125, answer.status)
+        assert.truthy(answer.errors:find("is no semaphore", 1, true), answer.errors)
+        assert(mutex:release())
+    end)
+
     it("exits with 125 for a number that no semaphore can have", function()
         for _, wrong in ipairs { "0", "1.5", "three" } do
             assert.equal(125, commands.run({ "resize", fixture.path(), wrong }).status)

@@ -1,5 +1,7 @@
 --- zklock resize: changes how many permits a semaphore has.
 
+local codes = require "zklock.cli.codes"
+local inspect = require "zklock.inspect"
 local looking = require "zklock.cli.looking"
 local options = require "zklock.options"
 
@@ -15,11 +17,18 @@ end
 function resize.run(arguments, context)
     local permits = context.check(options.read_permits(arguments.permits))
     local session = context:connect(arguments)
+    local state = context.check(inspect.lock(session.client, arguments.path))
+    local was_there = state and state.kind == "semaphore"
+    if state and not was_there and state.kind ~= "free" then
+        return context:fail(codes.FAILED, "%s is no semaphore: zklock ls shows what it is", arguments.path)
+    end
     context.check(session.client:semaphore(arguments.path, permits):resize(permits))
     if arguments.json then
         context.output:line(context.output.json { path = arguments.path, permits = permits })
-    else
+    elseif was_there then
         context:say("%s has %d permits", arguments.path, permits)
+    else
+        context:say("%s has %d permits. No semaphore was there", arguments.path, permits)
     end
     return 0
 end

@@ -360,6 +360,14 @@ describe("an error at any instruction of", function()
         end
     end
 
+    --- Pumps until no call waits for its answer.
+    local function settle()
+        while next(client:desk().calls) do
+            assert(core.poll(client:pollfd(), 20), "a call without an answer is left")
+            client:pump()
+        end
+    end
+
     it("acquire with a callback leaves nothing, or the callback gets the lock", function()
         local path = fixture.path()
         assert.is_true(interrupts.sweep({
@@ -373,15 +381,33 @@ describe("an error at any instruction of", function()
                 case.returned = true
             end,
             check = function(case)
-                while next(client:desk().calls) do
-                    assert(core.poll(client:pollfd(), 20), "a call without an answer is left")
-                    client:pump()
-                end
+                settle()
                 assert.equal(case.hold and 1 or 0, case.calls)
                 if case.returned or case.hold then
                     assert(case.hold:release())
                 end
                 assert_free(case.lock)
+            end
+        }) > 10)
+    end)
+
+    it("the making of a candidate leaves no mutex of which no candidate knows", function()
+        local path = fixture.path()
+        assert.is_true(interrupts.sweep({
+            prepare = function()
+                return {}
+            end,
+            run = function(case)
+                case.leader = assert(client:leader(path, { on_elected = function() end }))
+            end,
+            check = function(case)
+                local leader = case.leader or next(client:desk().leaders) -- an error at its return: the program does not have it
+                if leader then
+                    leader:close()
+                end
+                settle()
+                assert.is_nil(next(client:desk().leaders))
+                assert_free(client:mutex(path))
             end
         }) > 10)
     end)

@@ -217,6 +217,8 @@ static void pause_client(client *of, bool suspend)
     int64_t during = duration(30);
     sim_trace("fault: client %d is %s for %lld ms", of->index, suspend ? "suspended" : "paused",
               (long long)(during / SIM_MILLISECOND));
+    if (sim_now() + during <= of->paused_until)
+        return; /* it stands still for longer already */
     of->paused_until = of->unheard_until = sim_now() + during;
     if (suspend)
         sim_skip_library_clock(of->index, during);

@@ -35,7 +35,8 @@ local function report_lateness(settings)
     local rows = { { "", "waiters", "while they join", "while they are granted" } }
     for _, mode in ipairs(MODES) do
         for _, way in ipairs(WAYS) do
-            local its = lib.run({ "lua5.4", "-e", "collectgarbage 'incremental'", table.unpack(words(settings, mode[1], most, way)) })
+            local program = words(settings, mode[1], most, way)
+            local its = lib.run({ "lua5.4", "-e", "collectgarbage 'incremental'", table.unpack(program) })
             table.insert(rows, { mode[2], way, string.format("%d", its.joining_ms), string.format("%d", its.granted_ms) })
         end
     end

@@ -132,10 +132,10 @@ bool zkl_acquisition_settled(const zkl_acquisition *acquisition);
 typedef struct {
     zkl_acquisition_phase phase;
     bool settled; /* zkl_acquisition_settled */
-    bool
-        sharing; /* It shares the entry of another acquisition of this client, and waits for that one or holds together with it. */
+    /* It shares the entry of another acquisition of this client, and waits for that one or holds together with it. */
+    bool sharing;
     zkl_code code;       /* Why it has ended. ZKL_OK while it has not, or after a release without problems. */
-    const char *message; /* What was tried, on which path, and what ZooKeeper answered; "" while all is well. */
+    const char *message; /* It names the attempt, the path and ZooKeeper's answer; "": there is no problem. */
     zkl_token token;     /* The fencing token. Both parts are 0 before the grant. */
     int32_t revocations; /* How often the release has been requested while it was granted (Curator's revocation). */
     const char *node;    /* The full path of its znode. NULL: it has none. */

@@ -30,7 +30,7 @@ typedef enum {
 
 /* Part of a larger object. */
 typedef struct zkl_item {
-    /* What it watches: watch.c. NULL: none. */
+    /* Its watches (watch.c); NULL: none. */
     LIST_ENTRY(zkl_item) in_watch;
     zkl_watch *watch; /* on a node, or on a directory */
     zkl_watch *flag;  /* on the flag of that node */
@@ -56,7 +56,7 @@ typedef struct {
     int64_t czxid;       /* its node's */
 } zkl_item_facts;
 
-/* What heartbeats and watches ask of items, and tell them. An item is detached from its watch before `gone` and `look_…`. */
+/* The functions by which heartbeats and watches ask about items, and tell them. An item is detached from its watch before `gone` and `look_…`. */
 typedef struct {
     /* Returns the owner's item that has the node with this full path; NULL: none has it. */
     zkl_item *(*of_node)(const void *owner, const char *path);

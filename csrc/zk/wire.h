@@ -118,7 +118,7 @@ typedef struct {
     bool usable;         /* requests may go out */
     zkl_disconnect disconnect;
     zkl_lease lease;
-    const zkl_item_ops *items; /* what heartbeats check, and what watches */
+    const zkl_item_ops *items; /* the functions of all items */
     const void *items_owner;
 
     /* request.c */

@@ -83,7 +83,7 @@ function Pause.cancel(self)
     end
 end
 
---- What was tried has succeeded.
+--- Makes the next pause the first one again, since an attempt has succeeded.
 function Pause.reset(self)
     self._failures = 0
 end

@@ -71,7 +71,7 @@ local function promises(loop)
         end)
     end)
 
-    if loop.name ~= "luv" then -- which ends the process after an error in the pump
+    if loop.name ~= "luv" then -- luv ends the process after an error in the pump
         it("waits and callbacks go on after an error in the pump", function()
             local blocker, path = fixture.client(), fixture.path()
             local held = assert(blocker:mutex(path):acquire(20))

@@ -305,7 +305,7 @@ static void add_stats(const zkl_stats *stats)
 {
     int64_t *sum = (int64_t *)&totals.engines;
     const int64_t *each = (const int64_t *)stats;
-    /* What follows are instants, and a timeout. */
+    /* The other fields are instants, and a timeout. */
     for (size_t i = 0; i < offsetof(zkl_stats, in_flight_since) / sizeof(int64_t); i++)
         sum[i] += each[i];
 }

@@ -10,7 +10,7 @@ local format, min = string.format, math.min
 -- (zklock.inspect.words says itself when LuaSocket is missing.)
 local OTHERS = { argparse = true, dkjson = true }
 
---- What to do if rights are missing, and without a connection.
+--- Advice for two failures: rights are missing; there is no connection.
 local ADVICE = {
     [codes.DENIED] = "; the credentials of --auth-file or ZKLOCK_AUTH, or the certificate, must fit the ACL",
     [codes.DISCONNECTED] = "; zklock doctor checks the servers"

@@ -229,7 +229,7 @@ local function get_page(request)
     return answer(is_known and 304 or 200, HTML, is_known and "" or page, { ETag = TAG, ["Cache-Control"] = "no-cache" })
 end
 
---- What the page shows.
+--- Answers with the data for the page.
 local function get(self, fields)
     if fields.table then
         return table_page(self)
